@@ -1,0 +1,36 @@
+//! Nodes, and what is leased to them.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::{LeaseId, MacAddress, RouterId, VrfId};
+
+/// A node as others see it: the end of a tunnel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VirtualRouter {
+    /// The node.
+    pub id: RouterId,
+    /// The Node object's name.
+    pub name: String,
+    /// Its VTEP: the underlay address that tunnels to it end at, and that packets from it bear.
+    pub address: IpAddr,
+    /// The destination MAC its tunnel end expects in inner frames, and the source MAC of what it sends.
+    pub mac: MacAddress,
+}
+
+/// A block of pod addresses, and of interface ids, that one node may give out by itself, also while the controller
+/// is away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressLease {
+    /// The lease.
+    pub id: LeaseId,
+    /// The network whose addresses these are.
+    pub vrf: VrfId,
+    /// The addresses. Never given to two nodes.
+    pub prefix: IpNet,
+    /// The first of the interface ids that go with this block.
+    pub first_vmi: u32,
+    /// How many interface ids there are.
+    pub vmi_count: u32,
+}

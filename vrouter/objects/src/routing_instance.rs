@@ -1,0 +1,29 @@
+//! Routing instances: one forwarding table per virtual network.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::{Vni, VrfId};
+
+/// A VirtualNetwork with its RoutingInstance, as a node needs it: the two are one to one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoutingInstance {
+    /// The VRF.
+    pub id: VrfId,
+    /// The network's name, `namespace/name`.
+    pub name: String,
+    /// What marks this network's packets between nodes. Each network has its own.
+    pub vni: Vni,
+    /// The network's subnets, at most one gateway each.
+    pub subnets: Vec<Subnet>,
+}
+
+/// A subnet of a virtual network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subnet {
+    /// Its prefix.
+    pub prefix: IpNet,
+    /// The address the vRouter itself answers at, on every node alike.
+    pub gateway: IpAddr,
+}

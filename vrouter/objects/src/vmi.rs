@@ -1,0 +1,33 @@
+//! Virtual machine interfaces.
+
+use std::net::IpAddr;
+
+use crate::{MacAddress, VmiId, VrfId};
+
+/// A port into a virtual network. A node holds those that are attached to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vmi {
+    /// The interface.
+    pub id: VmiId,
+    /// What people call it: `namespace/pod`, or `vhost0`.
+    pub name: String,
+    /// What it is attached to.
+    pub kind: VmiKind,
+    /// The network it is a port into.
+    pub vrf: VrfId,
+    /// The only source address its frames may bear.
+    pub mac: MacAddress,
+    /// Its instance IPs, the only source addresses its packets may bear.
+    pub addresses: Vec<IpAddr>,
+    /// The largest IP packet it takes, in bytes.
+    pub mtu: u16,
+}
+
+/// What stands behind an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VmiKind {
+    /// A pod.
+    Pod,
+    /// The node's own network stack.
+    Host,
+}
