@@ -1,6 +1,7 @@
-//! The wire contract: the types and services that `vrouter/v1/*.proto` define, and the digest that both ends of the
-//! control channel must compute alike. Nothing else.
+//! The wire contract: the types and services that `vrouter/v1/*.proto` define, their translation to and from the domain
+//! types, and the digest that both ends of the control channel must compute alike. Nothing else.
 
+pub mod convert;
 mod digest;
 
 pub use digest::{Digest, object_digest};

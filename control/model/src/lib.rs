@@ -1,1 +1,36 @@
-//! Placeholder.
+//! Kubernetes objects to Contrail objects to what each node holds. Pure: no I/O, no clock, no randomness.
+//!
+//! ```text
+//! KubeObject ─apply→ Index ─settle→ LoadBalancer, blocks, bindings ─→ Tables ─→ Change per layer
+//!                                    └──────────→ documents (what `vrctl get` shows)
+//! ```
+//!
+//! [`Model`] is the one writer. Applying an object only records it and marks what depends on it; [`Model::settle`]
+//! recomputes what is marked, and nothing else, and says which objects of which [`Layer`] changed. What must outlive
+//! the process (ids, addresses, attachments) is its [`State`].
+
+mod allocate;
+mod config;
+mod contrail;
+mod document;
+mod error;
+mod family;
+mod index;
+mod kube;
+mod model;
+mod multimap;
+mod name;
+mod problem;
+mod tables;
+
+pub use allocate::State;
+pub use config::{ModelConfig, VirtualNetwork};
+pub use document::{Document, DocumentKind};
+pub use error::ModelError;
+pub use family::Family;
+pub use index::{Attachment, Origin};
+pub use kube::{Kind, KubeObject, ObjectRef};
+pub use model::{Model, Settlement};
+pub use name::NamespacedName;
+pub use problem::{Finding, Problem};
+pub use tables::{Change, Layer};

@@ -46,6 +46,7 @@ drop_reasons! {
     ChecksumError, "checksum-error", Packet, "A checksum that had to be read or finished is wrong.";
     TtlExceeded, "ttl-exceeded", Packet, "TTL or hop limit ran out here; the sender was told by ICMP, within its rate.";
     TooBig, "too-big", Packet, "Larger than the next link takes and may not be fragmented; the sender was told by ICMP, within its rate.";
+    VlanTagged, "vlan-tagged", Packet, "It bears an 802.1Q tag with a VLAN id; virtual networks have none.";
     UnknownPort, "unknown-port", Interface, "It came from a port that has no interface (any more).";
     InterfaceDown, "interface-down", Interface, "The interface it should leave by has no port.";
     TransmitFailed, "transmit-failed", Interface, "The kernel refused the write.";

@@ -21,6 +21,16 @@ pub struct Frame {
     pub ingress: Ingress,
     /// Where it leaves; `None`: it does not.
     pub egress: Option<Egress>,
+    pub(crate) standing: Standing,
+}
+
+/// How a frame is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// As a frame that was received.
+    Received,
+    /// As a packet that the router made itself, or cut from a received one.
+    Made,
 }
 
 impl Frame {
@@ -33,12 +43,26 @@ impl Frame {
             offload: Offload::default(),
             ingress: Ingress::Port(PortId(0)),
             egress: None,
+            standing: Standing::Received,
         }
     }
 
-    /// A frame with these bytes, from this ingress.
+    /// A frame without a buffer, to stand where another was taken out. Costs no allocation.
+    pub(crate) fn none() -> Self {
+        Self {
+            buffer: Box::default(),
+            start: 0,
+            end: 0,
+            offload: Offload::default(),
+            ingress: Ingress::Port(PortId(0)),
+            egress: None,
+            standing: Standing::Received,
+        }
+    }
+
+    /// A frame with these bytes, from this ingress, and some room to spare.
     pub fn from_bytes(bytes: &[u8], ingress: Ingress) -> Self {
-        let mut frame = Self::with_capacity(bytes.len().max(256));
+        let mut frame = Self::with_capacity(bytes.len() + 256);
         frame.set(bytes);
         frame.ingress = ingress;
         frame
@@ -71,6 +95,7 @@ impl Frame {
         self.end = HEADROOM;
         self.offload = Offload::default();
         self.egress = None;
+        self.standing = Standing::Received;
     }
 
     /// The whole room behind the headroom, to be read into; then [`Frame::set_len`] says how much was read. With
@@ -134,6 +159,15 @@ impl Frame {
         Some(added)
     }
 
+    /// Puts these bytes at the frame's end; `false`, and nothing done, if there is no room.
+    pub fn append(&mut self, bytes: &[u8]) -> bool {
+        let new_end = self.end + bytes.len();
+        let Some(added) = self.buffer.get_mut(self.end..new_end) else { return false };
+        added.copy_from_slice(bytes);
+        self.end = new_end;
+        true
+    }
+
     /// Takes over another frame's bytes, offload and ingress.
     ///
     /// # Panics
@@ -143,5 +177,6 @@ impl Frame {
         self.offload = other.offload;
         self.ingress = other.ingress;
         self.egress = other.egress;
+        self.standing = other.standing;
     }
 }

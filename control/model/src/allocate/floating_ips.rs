@@ -1,0 +1,207 @@
+//! Cluster addresses, and the ids of what hangs on them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use vrouter_objects::{FloatingIpId, ListenerId, MemberId, Port, ServiceProtocol, VmiId};
+
+use super::given;
+use super::ids::Counter;
+use crate::NamespacedName;
+use crate::multimap::Multimap;
+
+/// What was given to services.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(from = "Saved", into = "Saved")]
+pub struct FloatingIps {
+    pub(super) ids: Counter,
+    pub(super) listeners: Counter,
+    pub(super) members: Counter,
+    pub(super) by_address: BTreeMap<IpAddr, FloatingIpAllocation>,
+    pub(super) by_service: Multimap<NamespacedName, IpAddr>,
+    /// Where the search for a free address goes on, per family: the last one that was given.
+    pub(super) last_picked: Vec<IpAddr>,
+}
+
+/// The part of it that is saved; the rest follows from it.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    ids: Counter,
+    listeners: Counter,
+    members: Counter,
+    by_address: BTreeMap<IpAddr, FloatingIpAllocation>,
+    last_picked: Vec<IpAddr>,
+}
+
+/// One cluster address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FloatingIpAllocation {
+    /// Its floating IP.
+    #[serde(with = "given")]
+    pub id: FloatingIpId,
+    /// Whose it is.
+    pub service: NamespacedName,
+    /// Its listeners.
+    pub listeners: BTreeMap<ListenerKey, ListenerAllocation>,
+}
+
+/// What identifies a listener of a floating IP. The port's name is no part of it: renaming a port moves no flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct ListenerKey {
+    /// Its protocol.
+    pub protocol: ServiceProtocol,
+    /// Its port.
+    pub port: Port,
+}
+
+/// One listener.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListenerAllocation {
+    /// Its id.
+    #[serde(with = "given")]
+    pub id: ListenerId,
+    /// Its members, those included that left it and keep the flows they have.
+    pub members: BTreeMap<SocketAddr, MemberAllocation>,
+}
+
+/// One member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberAllocation {
+    /// Its id.
+    #[serde(with = "given")]
+    pub id: MemberId,
+    /// The number of the interface it had when it was last listed; 0: none was known.
+    pub vmi: u32,
+}
+
+impl MemberAllocation {
+    /// A member with the interface it has now.
+    pub fn of(id: MemberId, vmi: Option<VmiId>) -> Self {
+        Self { id, vmi: vmi.map_or(0, VmiId::get) }
+    }
+}
+
+impl FloatingIps {
+    /// The services that have addresses.
+    pub fn services(&self) -> impl Iterator<Item = &NamespacedName> {
+        self.by_address.values().map(|floating_ip| &floating_ip.service)
+    }
+
+    /// The addresses of a service, in order of their numbers.
+    pub fn addresses(&self, service: &NamespacedName) -> Vec<IpAddr> {
+        self.by_service.get(service).copied().collect()
+    }
+
+    /// Whose an address is.
+    pub fn holder(&self, address: IpAddr) -> Option<&NamespacedName> {
+        self.by_address.get(&address).map(|floating_ip| &floating_ip.service)
+    }
+
+    /// The floating IP at an address.
+    pub fn floating_ip(&self, address: IpAddr) -> Option<FloatingIpId> {
+        self.by_address.get(&address).map(|floating_ip| floating_ip.id)
+    }
+
+    /// Forgets the listeners of an address that are not among these; their ids are never given again.
+    pub fn retain_listeners(&mut self, address: IpAddr, keep: &[ListenerKey]) {
+        if let Some(floating_ip) = self.by_address.get_mut(&address) {
+            floating_ip.listeners.retain(|key, _| keep.contains(key));
+        }
+    }
+
+    /// Takes the listener of an address out, to be put back with its new members; a new one if there is none. `None`
+    /// once ids are used up or the address is nobody's.
+    pub fn take_listener(&mut self, address: IpAddr, key: ListenerKey) -> Option<ListenerAllocation> {
+        match self.by_address.get_mut(&address)?.listeners.remove(&key) {
+            Some(listener) => Some(listener),
+            None => Some(ListenerAllocation { id: self.listeners.next()?, members: BTreeMap::new() }),
+        }
+    }
+
+    /// Puts a listener back.
+    pub fn put_listener(&mut self, address: IpAddr, key: ListenerKey, listener: ListenerAllocation) {
+        if let Some(floating_ip) = self.by_address.get_mut(&address) {
+            floating_ip.listeners.insert(key, listener);
+        }
+    }
+
+    /// An id for a new member.
+    pub fn next_member(&mut self) -> Option<MemberId> {
+        self.members.next()
+    }
+
+    /// All that hangs on these addresses, to see later whether it changed.
+    pub fn snapshot(&self, addresses: &[IpAddr]) -> Vec<FloatingIpAllocation> {
+        addresses.iter().filter_map(|address| self.by_address.get(address).cloned()).collect()
+    }
+
+    /// Whether the state agrees with itself.
+    pub(super) fn check(&self) -> Result<(), String> {
+        for (address, floating_ip) in &self.by_address {
+            let listeners = floating_ip.listeners.values();
+            let mut members = listeners.clone().flat_map(|listener| listener.members.values());
+            let given = self.ids.has_given(floating_ip.id.get())
+                && listeners.clone().all(|listener| self.listeners.has_given(listener.id.get()))
+                && members.all(|member| self.members.has_given(member.id.get()));
+            if !given {
+                return Err(format!("address {address} of {} has ids that were never given", floating_ip.service));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<Saved> for FloatingIps {
+    fn from(saved: Saved) -> Self {
+        let mut by_service = Multimap::default();
+        for (&address, floating_ip) in &saved.by_address {
+            by_service.insert(floating_ip.service.clone(), address);
+        }
+        let Saved { ids, listeners, members, by_address, last_picked } = saved;
+        Self { ids, listeners, members, by_address, by_service, last_picked }
+    }
+}
+
+impl From<FloatingIps> for Saved {
+    fn from(state: FloatingIps) -> Self {
+        let FloatingIps { ids, listeners, members, by_address, last_picked, .. } = state;
+        Self { ids, listeners, members, by_address, last_picked }
+    }
+}
+
+impl fmt::Display for ListenerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.protocol, self.port)
+    }
+}
+
+impl From<ListenerKey> for String {
+    fn from(key: ListenerKey) -> Self {
+        key.to_string()
+    }
+}
+
+impl FromStr for ListenerKey {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("\"{text}\" is not protocol/port");
+        let (protocol, port) = text.split_once('/').ok_or_else(bad)?;
+        Ok(Self {
+            protocol: protocol.parse().map_err(|_| bad())?,
+            port: Port::new(port.parse().map_err(|_| bad())?).map_err(|_| bad())?,
+        })
+    }
+}
+
+impl TryFrom<String> for ListenerKey {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}

@@ -1,0 +1,241 @@
+//! Router ids, and the blocks of pod addresses leased to nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use vrouter_objects::{LeaseId, RouterId, VmiId};
+
+use super::given;
+use super::ids::Counter;
+use crate::config::{VirtualNetwork, overlap};
+use crate::family::{self, Family};
+
+/// How many interface ids go with a block at a time.
+const VMIS_PER_LEASE: u32 = 1 << 16;
+/// How many nodes that are gone are remembered, so that one that comes back finds its block and its ids.
+const REMEMBERED_NODES: usize = 1024;
+
+/// What was given to nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nodes {
+    routers: Counter,
+    leases: Counter,
+    vmis: Counter,
+    present: BTreeMap<String, NodeAllocation>,
+    /// Nodes that are gone, the longest gone first. Their blocks may still be in use by pods nobody told to stop.
+    gone: Vec<(String, NodeAllocation)>,
+}
+
+/// What was given to one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeAllocation {
+    /// Its id.
+    #[serde(with = "given")]
+    pub router: RouterId,
+    /// Its blocks, at most one per family.
+    pub blocks: Vec<Block>,
+}
+
+/// A block of pod addresses that belongs to one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Block {
+    /// The lease.
+    #[serde(with = "given")]
+    pub lease: LeaseId,
+    /// The addresses.
+    pub prefix: IpNet,
+    /// The first of the interface ids that go with it.
+    pub first_vmi: u32,
+    /// How many there are.
+    pub vmi_count: u32,
+}
+
+/// Why a node cannot have a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BlockFault {
+    /// The block that the Node object gives overlaps another node's.
+    Taken(String, IpNet),
+    /// The block that the Node object gives is no part of the pod network.
+    Outside,
+    /// No block of the pod network is free.
+    Exhausted,
+    /// Ids are used up.
+    NoIds,
+}
+
+impl Nodes {
+    /// What a node that exists was given.
+    pub fn get(&self, node: &str) -> Option<&NodeAllocation> {
+        self.present.get(node)
+    }
+
+    /// The nodes that exist, as far as allocation goes.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.present.keys()
+    }
+
+    /// Makes sure the node has a router id. A node that comes back gets its former one.
+    pub fn admit(&mut self, node: &str) -> Result<(), BlockFault> {
+        if self.present.contains_key(node) {
+            return Ok(());
+        }
+        let allocation = match self.gone.iter().position(|(name, _)| name == node) {
+            Some(position) => self.gone.remove(position).1,
+            None => {
+                let router = self.routers.next().ok_or(BlockFault::NoIds)?;
+                NodeAllocation { router, blocks: Vec::new() }
+            }
+        };
+        self.present.insert(node.to_owned(), allocation);
+        Ok(())
+    }
+
+    /// The node is gone. `in_use` says whether an address of a block is still somebody's.
+    pub fn retire(&mut self, node: &str, in_use: impl Fn(IpNet) -> bool) {
+        if let Some(allocation) = self.present.remove(node) {
+            self.gone.push((node.to_owned(), allocation));
+        }
+        let unused = |(_, node): &(String, NodeAllocation)| !node.blocks.iter().any(|block| in_use(block.prefix));
+        if self.gone.len() > REMEMBERED_NODES
+            && let Some(position) = self.gone.iter().position(unused)
+        {
+            self.gone.remove(position);
+        }
+    }
+
+    /// Takes away the node's block of a family.
+    pub fn release(&mut self, node: &str, family: Family) {
+        if let Some(allocation) = self.present.get_mut(node) {
+            allocation.blocks.retain(|block| Family::from(block.prefix) != family);
+        }
+    }
+
+    /// Gives the node the block that its object names.
+    pub fn give(&mut self, node: &str, prefix: IpNet, network: &VirtualNetwork) -> Result<(), BlockFault> {
+        if self.block(node, prefix.into()).is_some_and(|block| block.prefix == prefix) {
+            return Ok(());
+        }
+        let inside = network.prefixes.iter().any(|whole| whole.contains(&prefix));
+        if !inside {
+            return Err(BlockFault::Outside);
+        }
+        let others = self.present.iter().filter(|(name, _)| *name != node);
+        let mut blocks = others.flat_map(|(name, other)| other.blocks.iter().map(move |block| (name, block.prefix)));
+        if let Some((other, taken)) = blocks.find(|(_, other)| overlap(*other, prefix)) {
+            return Err(BlockFault::Taken(other.clone(), taken));
+        }
+        self.forget_gone(prefix);
+        self.insert(node, prefix)
+    }
+
+    /// Makes sure the node has a block of this family, taking a free one if it has none.
+    pub fn take(
+        &mut self,
+        node: &str,
+        network: &VirtualNetwork,
+        whole: IpNet,
+        length: u8,
+        in_use: impl Fn(IpNet) -> bool,
+    ) -> Result<(), BlockFault> {
+        if self.block(node, whole.into()).is_some() {
+            return Ok(());
+        }
+        let prefix = self.fresh(network, whole, length);
+        let prefix = prefix.or_else(|| self.abandoned(whole, length, in_use)).ok_or(BlockFault::Exhausted)?;
+        self.forget_gone(prefix);
+        self.insert(node, prefix)
+    }
+
+    /// A node reports that it uses an interface id: once half of a lease's ids are used it gets fresh ones. Returns
+    /// whether it did.
+    pub fn note_vmi(&mut self, node: &str, vmi: VmiId) -> bool {
+        let blocks = self.present.get_mut(node).map(|node| node.blocks.as_mut_slice()).unwrap_or_default();
+        let mut renewed = false;
+        for block in blocks {
+            let used = vmi.get().checked_sub(block.first_vmi).filter(|used| *used < block.vmi_count);
+            if used.is_some_and(|used| used >= block.vmi_count / 2)
+                && let Some(first) = self.vmis.range(VMIS_PER_LEASE)
+            {
+                (block.first_vmi, block.vmi_count) = (first, VMIS_PER_LEASE);
+                renewed = true;
+            }
+        }
+        renewed
+    }
+
+    /// Whether the state agrees with itself.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let all = || self.present.iter().chain(self.gone.iter().map(|(name, node)| (name, node)));
+        for (name, node) in all() {
+            if !self.routers.has_given(node.router.get()) {
+                return Err(format!("node {name}: router id {} was never given", node.router));
+            }
+            for block in &node.blocks {
+                let last_vmi = block.first_vmi.checked_add(block.vmi_count.saturating_sub(1));
+                let vmis_given = self.vmis.has_given(block.first_vmi)
+                    && last_vmi.is_some_and(|last| self.vmis.has_given(last));
+                if !self.leases.has_given(block.lease.get()) || !vmis_given {
+                    return Err(format!("node {name}: lease {} was never given", block.lease));
+                }
+                let clash = all().filter(|(other, _)| *other != name).find(|(_, other)| {
+                    other.blocks.iter().any(|other| overlap(other.prefix, block.prefix))
+                });
+                if let Some((other, _)) = clash {
+                    return Err(format!("nodes {name} and {other} both have {}", block.prefix));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn block(&self, node: &str, family: Family) -> Option<&Block> {
+        self.present.get(node)?.blocks.iter().find(|block| Family::from(block.prefix) == family)
+    }
+
+    fn insert(&mut self, node: &str, prefix: IpNet) -> Result<(), BlockFault> {
+        self.release(node, prefix.into());
+        let allocation = self.present.get_mut(node).ok_or(BlockFault::NoIds)?;
+        let lease = self.leases.next().ok_or(BlockFault::NoIds)?;
+        let first_vmi = self.vmis.range(VMIS_PER_LEASE).ok_or(BlockFault::NoIds)?;
+        allocation.blocks.push(Block { lease, prefix, first_vmi, vmi_count: VMIS_PER_LEASE });
+        allocation.blocks.sort_by_key(|block| block.prefix);
+        Ok(())
+    }
+
+    /// A block that no node has had, as far as is remembered, and that does not hold the gateway.
+    fn fresh(&self, network: &VirtualNetwork, whole: IpNet, length: u8) -> Option<IpNet> {
+        let gateway = network.gateway(whole);
+        let nodes = self.present.values().chain(self.gone.iter().map(|(_, node)| node));
+        let used = nodes.flat_map(|node| node.blocks.iter().map(|block| block.prefix));
+        // Nearly all are of one length, where being equal is all that overlapping can mean.
+        let (used, odd): (Vec<IpNet>, Vec<IpNet>) = used.partition(|block| block.prefix_len() == length);
+        let used: BTreeSet<IpNet> = used.into_iter().collect();
+        let bits = u32::from(Family::from(whole).bits());
+        let count = 1_u128.checked_shl(u32::from(length.checked_sub(whole.prefix_len())?))?;
+        let size = bits - u32::from(length);
+        let first = family::number(whole.network());
+        let blocks = (0..count).filter_map(|i| {
+            let address = family::address(whole.into(), first + (i << size));
+            IpNet::new(address, length).ok()
+        });
+        let mut free = blocks
+            .filter(|block| gateway.is_none_or(|gateway| !block.contains(&gateway)))
+            .filter(|block| !used.contains(block) && !odd.iter().any(|odd| overlap(*odd, *block)));
+        free.next()
+    }
+
+    /// The block of the node that has been gone longest and left nothing behind.
+    fn abandoned(&self, whole: IpNet, length: u8, in_use: impl Fn(IpNet) -> bool) -> Option<IpNet> {
+        let blocks = self.gone.iter().flat_map(|(_, node)| node.blocks.iter().map(|block| block.prefix));
+        let mut fitting = blocks.filter(|block| whole.contains(block) && block.prefix_len() == length);
+        fitting.find(|&block| !in_use(block))
+    }
+
+    /// A block is somebody else's now: a node that comes back gets another.
+    fn forget_gone(&mut self, prefix: IpNet) {
+        for (_, node) in &mut self.gone {
+            node.blocks.retain(|block| !overlap(block.prefix, prefix));
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The objects as Contrail documents them: what `vrctl get` shows. They are made when somebody asks.
+
+mod load_balancer;
+mod machine;
+mod network;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::{Model, NamespacedName};
+
+/// The API group of Contrail's objects.
+const API_VERSION: &str = "core.contrail.juniper.net/v1alpha1";
+
+/// The kinds of documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum DocumentKind {
+    /// A Namespace.
+    Project,
+    /// A tenant network.
+    VirtualNetwork,
+    /// Its forwarding table.
+    RoutingInstance,
+    /// One of its prefixes.
+    Subnet,
+    /// A Node.
+    VirtualRouter,
+    /// A Pod.
+    VirtualMachine,
+    /// An interface.
+    VirtualMachineInterface,
+    /// An address of interfaces, or a virtual one.
+    #[serde(rename = "InstanceIP")]
+    InstanceIp,
+    /// A virtual address with its port mappings.
+    #[serde(rename = "FloatingIP")]
+    FloatingIp,
+    /// A Service.
+    LoadBalancer,
+    /// A port of a Service.
+    Listener,
+    /// The members at that port.
+    Pool,
+    /// An endpoint at that port.
+    Member,
+}
+
+/// One object, ready to be written as JSON or YAML.
+#[derive(Debug, Clone, Serialize)]
+pub struct Document {
+    #[serde(rename = "apiVersion")]
+    api_version: &'static str,
+    /// Its kind.
+    pub kind: DocumentKind,
+    metadata: Metadata,
+    spec: Spec,
+    status: Status,
+}
+
+/// Names an object and says where it came from.
+#[derive(Debug, Clone, Serialize)]
+struct Metadata {
+    name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    uid: String,
+}
+
+/// What an object is.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+enum Spec {
+    Project(network::ProjectSpec),
+    VirtualNetwork(network::VirtualNetworkSpec),
+    RoutingInstance(network::RoutingInstanceSpec),
+    Subnet(network::SubnetSpec),
+    VirtualRouter(machine::VirtualRouterSpec),
+    VirtualMachine(machine::VirtualMachineSpec),
+    VirtualMachineInterface(machine::VirtualMachineInterfaceSpec),
+    InstanceIp(machine::InstanceIpSpec),
+    FloatingIp(load_balancer::FloatingIpSpec),
+    LoadBalancer(load_balancer::LoadBalancerSpec),
+    Listener(load_balancer::ListenerSpec),
+    Pool(load_balancer::PoolSpec),
+    Member(load_balancer::MemberSpec),
+}
+
+/// What became of an object.
+#[derive(Debug, Clone, Default, Serialize)]
+struct Status {
+    state: &'static str,
+    /// The numbers by which nodes know it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ids: Vec<u32>,
+}
+
+/// Points at another object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+struct Reference {
+    #[serde(rename = "apiVersion")]
+    api_version: &'static str,
+    kind: DocumentKind,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    namespace: String,
+    name: String,
+}
+
+impl Document {
+    /// What it is called: `namespace/name`, or the bare name of a kind that lives in no namespace.
+    pub fn name(&self) -> String {
+        match self.metadata.namespace.as_str() {
+            "" => self.metadata.name.clone(),
+            namespace => format!("{namespace}/{}", self.metadata.name),
+        }
+    }
+
+    fn new(kind: DocumentKind, name: NamespacedName, uid: &str, spec: Spec, ids: Vec<u32>) -> Self {
+        let NamespacedName { namespace, name } = name;
+        Self {
+            api_version: API_VERSION,
+            kind,
+            metadata: Metadata { name, namespace, uid: uid.to_owned() },
+            spec,
+            status: Status { state: "Success", ids },
+        }
+    }
+}
+
+impl Reference {
+    fn new(kind: DocumentKind, name: NamespacedName) -> Self {
+        Self { api_version: API_VERSION, kind, namespace: name.namespace, name: name.name }
+    }
+}
+
+/// Contrail's name with all its parents: the domain, then the project, then the object.
+fn fq_name(name: &NamespacedName) -> Vec<String> {
+    ["default-domain", &name.namespace, &name.name].into_iter().filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+impl Model {
+    /// All objects of a kind, in order of their names.
+    pub fn documents(&self, kind: DocumentKind) -> Vec<Document> {
+        let mut documents = match kind {
+            DocumentKind::Project => network::projects(self),
+            DocumentKind::VirtualNetwork => network::virtual_networks(self),
+            DocumentKind::RoutingInstance => network::routing_instances(self),
+            DocumentKind::Subnet => network::subnets(self),
+            DocumentKind::VirtualRouter => machine::virtual_routers(self),
+            DocumentKind::VirtualMachine => machine::virtual_machines(self),
+            DocumentKind::VirtualMachineInterface => machine::interfaces(self),
+            DocumentKind::InstanceIp => {
+                let mut all = machine::instance_ips(self);
+                all.extend(load_balancer::instance_ips(self));
+                all
+            }
+            DocumentKind::FloatingIp => load_balancer::floating_ips(self),
+            DocumentKind::LoadBalancer => load_balancer::load_balancers(self),
+            DocumentKind::Listener => load_balancer::listeners(self),
+            DocumentKind::Pool => load_balancer::pools(self),
+            DocumentKind::Member => load_balancer::members(self),
+        };
+        documents.sort_by_cached_key(Document::name);
+        documents
+    }
+}
+
+impl DocumentKind {
+    /// Each kind with its long name and its short one.
+    pub const NAMES: [(Self, &'static str, &'static str); 13] = [
+        (Self::Project, "project", "proj"),
+        (Self::VirtualNetwork, "virtual-network", "vn"),
+        (Self::RoutingInstance, "routing-instance", "ri"),
+        (Self::Subnet, "subnet", "sn"),
+        (Self::VirtualRouter, "virtual-router", "vr"),
+        (Self::VirtualMachine, "virtual-machine", "vm"),
+        (Self::VirtualMachineInterface, "virtual-machine-interface", "vmi"),
+        (Self::InstanceIp, "instance-ip", "iip"),
+        (Self::FloatingIp, "floating-ip", "fip"),
+        (Self::LoadBalancer, "load-balancer", "lb"),
+        (Self::Listener, "listener", "lbl"),
+        (Self::Pool, "pool", "lbp"),
+        (Self::Member, "member", "lbm"),
+    ];
+}
+
+impl fmt::Display for DocumentKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::NAMES.iter().find(|(kind, ..)| kind == self).map_or("", |(_, long, _)| long);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for DocumentKind {
+    type Err = String;
+
+    /// Takes the long name, the short one, the kind as documents spell it, and plurals, in any case.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let plain: String = text.to_lowercase().chars().filter(|char| char.is_ascii_alphabetic()).collect();
+        let singular = plain.strip_suffix('s').unwrap_or(&plain);
+        let found = Self::NAMES.iter().find(|(_, long, short)| {
+            let long: String = long.chars().filter(char::is_ascii_alphabetic).collect();
+            [plain.as_str(), singular].into_iter().any(|text| text == long || text == *short)
+        });
+        found.map(|(kind, ..)| *kind).ok_or_else(|| {
+            let known: Vec<_> = Self::NAMES.iter().map(|(_, long, short)| format!("{long} ({short})")).collect();
+            format!("\"{text}\" is no kind of object; there are {}", known.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_go_by_many_names() {
+        for text in ["fip", "fips", "floating-ip", "FloatingIP", "floatingips", "floating_ip"] {
+            assert_eq!(text.parse(), Ok(DocumentKind::FloatingIp), "{text}");
+        }
+        assert!("pods".parse::<DocumentKind>().unwrap_err().contains("floating-ip (fip)"));
+        for (kind, ..) in DocumentKind::NAMES {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+    }
+}

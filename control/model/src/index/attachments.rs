@@ -1,0 +1,157 @@
+//! What the nodes report to be attached.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use vrouter_objects::{MacAddress, VmiId, VrfId};
+
+use super::Index;
+use crate::NamespacedName;
+use crate::allocate::given;
+use crate::multimap::Multimap;
+
+/// An interface that is up on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// The interface.
+    #[serde(with = "given")]
+    pub vmi: VmiId,
+    /// The pod it belongs to.
+    pub pod: NamespacedName,
+    /// The pod's UID, empty where the runtime gives none.
+    pub uid: String,
+    /// The runtime's id of the sandbox.
+    pub container_id: String,
+    /// The interface's name inside the pod.
+    pub interface: String,
+    /// The network it is in.
+    #[serde(with = "given")]
+    pub vrf: VrfId,
+    /// Its MAC.
+    #[serde(with = "given::text")]
+    pub mac: MacAddress,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// An attachment with where and when it was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attached {
+    /// The node that reported it.
+    pub node: String,
+    /// Counts up with every attachment of the cluster: of two with one address the later one is right.
+    pub sequence: u64,
+    /// What was reported.
+    pub attachment: Attachment,
+}
+
+/// All attachments, kept over restarts, so that a restart changes no table.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<Attached>", into = "Vec<Attached>")]
+pub struct Attachments {
+    by_vmi: BTreeMap<(String, VmiId), Attached>,
+    by_pod: Multimap<NamespacedName, (String, VmiId)>,
+    by_address: Multimap<(VrfId, IpAddr), (String, VmiId)>,
+    last_sequence: u64,
+}
+
+impl From<Vec<Attached>> for Attachments {
+    fn from(list: Vec<Attached>) -> Self {
+        let mut attachments = Self::default();
+        for attached in list {
+            attachments.put(attached);
+        }
+        attachments
+    }
+}
+
+impl From<Attachments> for Vec<Attached> {
+    fn from(attachments: Attachments) -> Self {
+        attachments.by_vmi.into_values().collect()
+    }
+}
+
+impl Attachments {
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Attached> {
+        self.by_vmi.values()
+    }
+
+    /// Those of one node.
+    pub fn on_node(&self, node: &str) -> impl Iterator<Item = &Attached> {
+        let first = VmiId::new(1).ok().map(|vmi| (node.to_owned(), vmi));
+        let from = first.into_iter().flat_map(|first| self.by_vmi.range(first..));
+        from.map(|(_, attached)| attached).take_while(move |attached| attached.node == node)
+    }
+
+    /// Those of one pod, the latest first.
+    pub fn of_pod(&self, pod: &NamespacedName) -> Vec<&Attached> {
+        self.latest_first(self.by_pod.get(pod))
+    }
+
+    /// Those that hold an address, the latest first.
+    pub fn holding(&self, vrf: VrfId, address: IpAddr) -> Vec<&Attached> {
+        self.latest_first(self.by_address.get(&(vrf, address)))
+    }
+
+    fn latest_first<'a>(&'a self, keys: impl Iterator<Item = &'a (String, VmiId)>) -> Vec<&'a Attached> {
+        let mut list: Vec<&Attached> = keys.filter_map(|key| self.by_vmi.get(key)).collect();
+        list.sort_by_key(|attached| std::cmp::Reverse(attached.sequence));
+        list
+    }
+
+    fn put(&mut self, attached: Attached) {
+        let key = (attached.node.clone(), attached.attachment.vmi);
+        self.remove(&key);
+        self.last_sequence = self.last_sequence.max(attached.sequence);
+        self.by_pod.insert(attached.attachment.pod.clone(), key.clone());
+        for &address in &attached.attachment.addresses {
+            self.by_address.insert((attached.attachment.vrf, address), key.clone());
+        }
+        self.by_vmi.insert(key, attached);
+    }
+
+    fn remove(&mut self, key: &(String, VmiId)) -> Option<Attached> {
+        let attached = self.by_vmi.remove(key)?;
+        self.by_pod.remove(&attached.attachment.pod, key);
+        for &address in &attached.attachment.addresses {
+            self.by_address.remove(&(attached.attachment.vrf, address), key);
+        }
+        Some(attached)
+    }
+}
+
+impl Index {
+    /// A node reports an interface that is up. Returns whether that is news.
+    pub fn attach(&mut self, node: &str, attachment: Attachment) -> bool {
+        let key = (node.to_owned(), attachment.vmi);
+        if self.attachments.by_vmi.get(&key).is_some_and(|known| known.attachment == attachment) {
+            return false;
+        }
+        self.detach(node, attachment.vmi);
+        let sequence = self.attachments.last_sequence + 1;
+        self.touch_attachment(&attachment);
+        self.attachments.put(Attached { node: node.to_owned(), sequence, attachment });
+        true
+    }
+
+    /// A node reports that an interface is gone. Returns whether it was there.
+    pub fn detach(&mut self, node: &str, vmi: VmiId) -> bool {
+        match self.attachments.remove(&(node.to_owned(), vmi)) {
+            Some(attached) => {
+                self.touch_attachment(&attached.attachment);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn touch_attachment(&mut self, attachment: &Attachment) {
+        self.dirty.addresses.extend(&attachment.addresses);
+        self.touch_pod(&attachment.pod);
+        for &address in &attachment.addresses {
+            self.dirty.pods.extend(self.wished.get(&address).cloned());
+        }
+    }
+}

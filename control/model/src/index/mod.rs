@@ -1,0 +1,147 @@
+//! The index: every record by name, what refers to what, and what must be looked at again.
+
+mod attachments;
+mod dirty;
+mod endpoints;
+mod lookup;
+mod nodes;
+mod pods;
+mod services;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::kube::{self, EndpointSet, Kind, KubeObject, NamespaceRecord, NodeRecord, ObjectRef, PodRecord};
+use crate::kube::{ServiceRecord, SliceRecord};
+use crate::multimap::Multimap;
+use crate::problem::{Finding, Findings};
+use crate::{NamespacedName, Problem};
+
+pub use attachments::{Attached, Attachment, Attachments};
+pub use dirty::Dirty;
+
+/// Where an object came from, for messages: a file, or an API object's address.
+pub type Origin = Arc<str>;
+
+/// One label of one namespace.
+type Label = (String, String, String);
+
+/// The mirror of the sources, with a single writer.
+#[derive(Debug, Default)]
+pub struct Index {
+    pub namespaces: BTreeMap<String, NamespaceRecord>,
+    pub nodes: BTreeMap<String, NodeRecord>,
+    pub pods: BTreeMap<NamespacedName, PodRecord>,
+    pub services: BTreeMap<NamespacedName, ServiceRecord>,
+    pub slices: BTreeMap<NamespacedName, SliceRecord>,
+    pub endpoints: BTreeMap<NamespacedName, Vec<EndpointSet>>,
+    pub attachments: Attachments,
+    /// What changed and was not looked at since.
+    pub dirty: Dirty,
+    sources: BTreeMap<ObjectRef, Source>,
+    slices_of: Multimap<NamespacedName, NamespacedName>,
+    /// Services by the first label of their selector.
+    selectors: Multimap<Label, NamespacedName>,
+    pods_by_label: Multimap<Label, NamespacedName>,
+    pods_on: Multimap<String, NamespacedName>,
+    /// Pods with an interface by the addresses that their status states.
+    stated: Multimap<IpAddr, NamespacedName>,
+    /// Pods by the addresses they ask for.
+    wished: Multimap<IpAddr, NamespacedName>,
+    /// Services by the cluster addresses they ask for.
+    requested: Multimap<IpAddr, NamespacedName>,
+}
+
+/// Where an object came from and what is wrong in it.
+#[derive(Debug)]
+struct Source {
+    origin: Origin,
+    findings: Vec<Finding>,
+}
+
+impl Index {
+    /// An index that knows nothing yet but what was attached when the controller last ran.
+    pub fn new(attachments: Attachments) -> Self {
+        let mut index = Self { attachments, ..Self::default() };
+        for attached in index.attachments.iter() {
+            index.dirty.pods.insert(attached.attachment.pod.clone());
+            index.dirty.addresses.extend(&attached.attachment.addresses);
+        }
+        index
+    }
+
+    /// Records an object in place of the one of its name.
+    pub fn apply(&mut self, object: &KubeObject, origin: Origin) {
+        let reference = object.reference();
+        let name = reference.namespaced_name();
+        let mut findings = Findings::default();
+        match object {
+            KubeObject::Namespace(object) => {
+                self.namespaces.insert(reference.name.clone(), NamespaceRecord::read(object));
+            }
+            KubeObject::Node(object) => {
+                self.put_node(&reference.name, Some(NodeRecord::read(object, &mut findings)));
+            }
+            KubeObject::Pod(object) => self.put_pod(&name, Some(PodRecord::read(object, &mut findings))),
+            KubeObject::Service(object) => {
+                self.put_service(&name, Some(ServiceRecord::read(object, &mut findings)));
+            }
+            KubeObject::EndpointSlice(object) => {
+                let record = SliceRecord::read(&reference.namespace, object, &mut findings);
+                self.put_slice(&name, Some(record));
+            }
+            KubeObject::Endpoints(object) => {
+                let sets = kube::read_endpoints(&reference.namespace, object, &mut findings);
+                self.put_endpoints(&name, Some(sets));
+            }
+        }
+        self.sources.insert(reference, Source { origin, findings: findings.into_vec() });
+    }
+
+    /// Forgets an object.
+    pub fn delete(&mut self, reference: &ObjectRef) {
+        let name = reference.namespaced_name();
+        match reference.kind {
+            Kind::Namespace => {
+                self.namespaces.remove(&reference.name);
+            }
+            Kind::Node => self.put_node(&reference.name, None),
+            Kind::Pod => self.put_pod(&name, None),
+            Kind::Service => self.put_service(&name, None),
+            Kind::EndpointSlice => self.put_slice(&name, None),
+            Kind::Endpoints => self.put_endpoints(&name, None),
+        }
+        self.sources.remove(reference);
+    }
+
+    /// Makes these the only objects of a kind. Those that stay are never missing in between.
+    pub fn reset(&mut self, kind: Kind, objects: &[(Arc<KubeObject>, Origin)]) {
+        let listed: BTreeSet<ObjectRef> = objects.iter().map(|(object, _)| object.reference()).collect();
+        let gone: Vec<ObjectRef> =
+            self.sources.keys().filter(|known| known.kind == kind && !listed.contains(known)).cloned().collect();
+        for reference in gone {
+            self.delete(&reference);
+        }
+        for (object, origin) in objects {
+            self.apply(object, origin.clone());
+        }
+    }
+
+    /// Where an object came from; empty where it is not known.
+    pub fn origin(&self, reference: &ObjectRef) -> String {
+        self.sources.get(reference).map(|source| source.origin.to_string()).unwrap_or_default()
+    }
+
+    /// What is wrong inside single objects.
+    pub fn problems(&self) -> impl Iterator<Item = Problem> {
+        self.sources.iter().flat_map(|(reference, source)| {
+            source.findings.iter().map(move |finding| Problem {
+                source: source.origin.to_string(),
+                object: reference.to_string(),
+                field: finding.field.clone(),
+                message: finding.message.clone(),
+            })
+        })
+    }
+}

@@ -1,0 +1,40 @@
+//! Nodes in the index.
+
+use super::Index;
+use crate::kube::NodeRecord;
+
+impl Index {
+    pub(super) fn put_node(&mut self, name: &str, record: Option<NodeRecord>) {
+        let old = match record {
+            Some(record) if self.nodes.get(name) == Some(&record) => return,
+            Some(record) => self.nodes.insert(name.to_owned(), record),
+            None => self.nodes.remove(name),
+        };
+        if old.is_some() || self.nodes.contains_key(name) {
+            self.touch_node(name);
+        }
+    }
+
+    /// The node, its addresses or its blocks changed: so may everything that is on it.
+    pub fn touch_node(&mut self, name: &str) {
+        self.dirty.nodes.insert(name.to_owned());
+        self.touch_pods_on(name);
+    }
+
+    /// What is on the node must be looked at again.
+    pub fn touch_pods_on(&mut self, name: &str) {
+        let pods: Vec<_> = self.pods_on.get(name).cloned().collect();
+        for pod in pods {
+            let record = &self.pods[&pod];
+            self.dirty.addresses.extend(record.stated_addresses.iter().chain(record.wished_addresses()));
+            if record.host_network {
+                self.touch_pod(&pod);
+            } else {
+                self.dirty.pods.insert(pod);
+            }
+        }
+        for attached in self.attachments.on_node(name) {
+            self.dirty.addresses.extend(&attached.attachment.addresses);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Pods in the index.
+
+use super::{Index, Label};
+use crate::NamespacedName;
+use crate::kube::PodRecord;
+
+impl Index {
+    pub(super) fn put_pod(&mut self, name: &NamespacedName, record: Option<PodRecord>) {
+        if self.pods.get(name) == record.as_ref() {
+            return;
+        }
+        // Services that select it by its old labels, then those that do by its new ones.
+        if let Some(old) = self.pods.get(name).cloned() {
+            self.touch_pod(name);
+            self.unlink_pod(name, &old);
+            self.touch_claims(&old);
+            self.pods.remove(name);
+        }
+        if let Some(new) = record {
+            self.link_pod(name, &new);
+            self.touch_claims(&new);
+            self.pods.insert(name.clone(), new);
+            self.touch_pod(name);
+        }
+    }
+
+    /// The pod, or what is attached of it, changed: so may its binding and the services whose endpoint it is.
+    pub(super) fn touch_pod(&mut self, name: &NamespacedName) {
+        self.dirty.pods.insert(name.clone());
+        if let Some(record) = self.pods.get(name) {
+            let derived: Vec<_> = self.services_selecting(name, record).cloned().collect();
+            self.dirty.services.extend(derived);
+        }
+    }
+
+    /// Whoever else claims the pod's addresses may win or lose one.
+    fn touch_claims(&mut self, record: &PodRecord) {
+        for address in record.stated_addresses.iter().chain(record.wished_addresses()) {
+            self.dirty.addresses.insert(*address);
+            self.dirty.pods.extend(self.wished.get(address).cloned());
+        }
+    }
+
+    fn link_pod(&mut self, name: &NamespacedName, record: &PodRecord) {
+        for label in labels(name, record) {
+            self.pods_by_label.insert(label, name.clone());
+        }
+        if let Some(node) = &record.node {
+            self.pods_on.insert(node.clone(), name.clone());
+        }
+        if record.has_interface() {
+            for &address in &record.stated_addresses {
+                self.stated.insert(address, name.clone());
+            }
+        }
+        for &address in record.wished_addresses() {
+            self.wished.insert(address, name.clone());
+        }
+    }
+
+    fn unlink_pod(&mut self, name: &NamespacedName, record: &PodRecord) {
+        for label in labels(name, record) {
+            self.pods_by_label.remove(&label, name);
+        }
+        if let Some(node) = &record.node {
+            self.pods_on.remove(node, name);
+        }
+        for address in &record.stated_addresses {
+            self.stated.remove(address, name);
+        }
+        for address in record.wished_addresses() {
+            self.wished.remove(address, name);
+        }
+    }
+}
+
+pub(super) fn labels<'a>(name: &'a NamespacedName, record: &'a PodRecord) -> impl Iterator<Item = Label> {
+    record.labels.iter().map(|(key, value)| (name.namespace.clone(), key.clone(), value.clone()))
+}

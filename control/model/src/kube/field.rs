@@ -1,0 +1,34 @@
+//! Reading single fields.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use vrouter_objects::{ObjectError, ServiceProtocol};
+
+/// An address as Kubernetes writes it.
+pub fn address(text: &str) -> Result<IpAddr, String> {
+    text.trim().parse().map_err(|_| format!("\"{text}\" is not an IP address"))
+}
+
+/// An address that an endpoint may have: none that means "here", "everybody" or "nobody".
+pub fn endpoint_address(text: &str) -> Result<IpAddr, String> {
+    let address = address(text)?;
+    let special = match address {
+        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    if special || address.is_unspecified() || address.is_loopback() || address.is_multicast() {
+        return Err(format!("{address} cannot be an endpoint's address"));
+    }
+    Ok(address)
+}
+
+/// A prefix, whose host bits are ignored.
+pub fn prefix(text: &str) -> Result<IpNet, String> {
+    text.trim().parse::<IpNet>().map(|prefix| prefix.trunc()).map_err(|_| format!("\"{text}\" is not a prefix"))
+}
+
+/// A protocol; absent it is TCP.
+pub fn protocol(text: Option<&str>) -> Result<ServiceProtocol, ObjectError> {
+    text.map_or(Ok(ServiceProtocol::Tcp), str::parse)
+}

@@ -1,0 +1,115 @@
+//! Nodes: Contrail's virtual routers.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::Node;
+use serde::Deserialize;
+use vrouter_objects::MacAddress;
+
+use super::field;
+use crate::Family;
+use crate::problem::Findings;
+
+/// The annotation that holds a kernel node's VTEP MAC, as flannel writes it.
+const BACKEND_DATA: &str = "flannel.alpha.coreos.com/backend-data";
+/// The annotation that holds a kernel node's VTEP address, as flannel writes it.
+const PUBLIC_IP: &str = "flannel.alpha.coreos.com/public-ip";
+
+/// What the model keeps of a Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRecord {
+    /// Its UID, empty where the source gives none.
+    pub uid: String,
+    /// Its underlay addresses, at most one per family.
+    pub addresses: Vec<IpAddr>,
+    /// Where tunnels to it end.
+    pub vtep: Option<IpAddr>,
+    /// The blocks of pod addresses its object gives it.
+    pub pod_prefixes: Vec<(String, IpNet)>,
+    /// Who forwards there.
+    pub kind: NodeKind,
+}
+
+/// Who forwards on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeKind {
+    /// One of ours.
+    Vrouter,
+    /// The kernel, with a `vxlan` device of this MAC.
+    Kernel(MacAddress),
+}
+
+/// The part of flannel's backend data that matters here.
+#[derive(Deserialize)]
+struct BackendData {
+    #[serde(rename = "VtepMAC")]
+    vtep_mac: String,
+}
+
+impl NodeRecord {
+    /// Reads a Node.
+    pub fn read(node: &Node, findings: &mut Findings) -> Self {
+        let addresses = internal_addresses(node, findings);
+        let kind = kind(node, findings);
+        let public_ip = public_ip(node, findings);
+        // One family per cluster carries the tunnels: IPv4 wherever there is any.
+        let own = addresses.iter().copied().min_by_key(|&address| Family::from(address));
+        let vtep = public_ip.or(own);
+        if vtep.is_none() {
+            findings.add("status.addresses", "no usable InternalIP, so no tunnel can reach this node");
+        }
+        let uid = node.metadata.uid.clone().unwrap_or_default();
+        Self { uid, addresses, vtep, pod_prefixes: pod_prefixes(node, findings), kind }
+    }
+}
+
+fn annotation<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
+    node.metadata.annotations.as_ref()?.get(name).map(String::as_str)
+}
+
+fn internal_addresses(node: &Node, findings: &mut Findings) -> Vec<IpAddr> {
+    let listed = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for (i, entry) in listed.iter().enumerate().filter(|(_, entry)| entry.type_ == "InternalIP") {
+        let address = findings.check(format!("status.addresses[{i}].address"), field::endpoint_address(&entry.address));
+        let Some(address) = address else { continue };
+        if !addresses.iter().any(|&other| Family::from(other) == Family::from(address)) {
+            addresses.push(address);
+        }
+    }
+    addresses
+}
+
+fn kind(node: &Node, findings: &mut Findings) -> NodeKind {
+    let Some(text) = annotation(node, BACKEND_DATA) else { return NodeKind::Vrouter };
+    let mac = serde_json::from_str::<BackendData>(text)
+        .map_err(|error| format!("not flannel's VXLAN data: {error}"))
+        .and_then(|data| data.vtep_mac.parse().map_err(|error| format!("VtepMAC: {error}")));
+    findings
+        .check(format!("metadata.annotations[{BACKEND_DATA}]"), mac)
+        .map_or(NodeKind::Vrouter, NodeKind::Kernel)
+}
+
+fn public_ip(node: &Node, findings: &mut Findings) -> Option<IpAddr> {
+    let text = annotation(node, PUBLIC_IP)?;
+    findings.check(format!("metadata.annotations[{PUBLIC_IP}]"), field::endpoint_address(text))
+}
+
+fn pod_prefixes(node: &Node, findings: &mut Findings) -> Vec<(String, IpNet)> {
+    let Some(spec) = &node.spec else { return Vec::new() };
+    let listed = spec.pod_cidrs.as_deref().unwrap_or_default();
+    let single = spec.pod_cidr.iter().filter(|_| listed.is_empty());
+    let fields = single
+        .map(|text| ("spec.podCIDR".to_owned(), text))
+        .chain(listed.iter().enumerate().map(|(i, text)| (format!("spec.podCIDRs[{i}]"), text)));
+    let mut prefixes: Vec<(String, IpNet)> = Vec::new();
+    for (field, text) in fields.filter(|(_, text)| !text.is_empty()) {
+        let Some(prefix) = findings.check(&field, field::prefix(text)) else { continue };
+        match prefixes.iter().find(|(_, other)| Family::from(*other) == Family::from(prefix)) {
+            Some((_, other)) => findings.add(field, format!("{prefix}: the node has {other} of this family already")),
+            None => prefixes.push((field, prefix)),
+        }
+    }
+    prefixes
+}

@@ -1,0 +1,196 @@
+//! The model: index in, changes of the tables out.
+
+mod nodes;
+mod problems;
+mod services;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use vrouter_objects::{Object, VmiId, VrfId};
+
+use crate::allocate::{FloatingIps, Nodes, State};
+use crate::index::{Attachment, Index, Origin};
+use crate::kube::{Kind, KubeObject, ObjectRef};
+use crate::multimap::Multimap;
+use crate::problem::{Findings, FindingsBook};
+use crate::tables::{self, Change, Layer, Tables, Unit};
+use crate::contrail::LoadBalancer;
+use crate::{ModelConfig, ModelError, NamespacedName};
+
+/// The cluster, mirrored. There is one writer; what it hands out are changes.
+#[derive(Debug)]
+pub struct Model {
+    pub(crate) config: ModelConfig,
+    pub(crate) index: Index,
+    pub(crate) nodes: Nodes,
+    floating_ips: FloatingIps,
+    pub(crate) load_balancers: BTreeMap<NamespacedName, LoadBalancer>,
+    /// Services by the addresses of their members.
+    users: Multimap<IpAddr, NamespacedName>,
+    tables: Tables,
+    /// What came to light beyond single objects.
+    findings: FindingsBook<ObjectRef>,
+    /// Nodes that want a block and have none: they try again whenever one may have become free.
+    unplaced: BTreeSet<String>,
+    state_changed: bool,
+}
+
+/// What one round of settling did.
+#[derive(Debug)]
+pub struct Settlement {
+    /// What is different in the tables now.
+    pub changes: Vec<Change>,
+    /// Whether the state must be saved before the changes may be published.
+    pub state_changed: bool,
+    /// How many units were recomputed.
+    pub recomputed: usize,
+}
+
+impl Model {
+    /// A model that holds nothing yet but goes on from a saved state.
+    pub fn new(config: ModelConfig, state: State) -> Result<Self, ModelError> {
+        state.check()?;
+        let State { nodes, floating_ips, attachments } = state;
+        let mut index = Index::new(attachments);
+        index.dirty.nodes.extend(nodes.names().cloned());
+        index.dirty.services.extend(floating_ips.services().cloned());
+        let mut tables = Tables::default();
+        tables.replace(Unit::Networks, tables::network_objects(&config));
+        Ok(Self {
+            config,
+            index,
+            nodes,
+            floating_ips,
+            load_balancers: BTreeMap::new(),
+            users: Multimap::default(),
+            tables,
+            findings: FindingsBook::default(),
+            unplaced: BTreeSet::new(),
+            state_changed: false,
+        })
+    }
+
+    /// What must be saved.
+    pub fn state(&self) -> State {
+        State {
+            nodes: self.nodes.clone(),
+            floating_ips: self.floating_ips.clone(),
+            attachments: self.index.attachments.clone(),
+        }
+    }
+
+    /// Records an object in place of the one of its name.
+    pub fn apply(&mut self, object: &KubeObject, origin: Origin) {
+        self.index.apply(object, origin);
+    }
+
+    /// Forgets an object.
+    pub fn delete(&mut self, reference: &ObjectRef) {
+        self.index.delete(reference);
+    }
+
+    /// Makes these the only objects of a kind.
+    pub fn reset(&mut self, kind: Kind, objects: &[(Arc<KubeObject>, Origin)]) {
+        self.index.reset(kind, objects);
+    }
+
+    /// A node reports an interface that is up.
+    pub fn attach(&mut self, node: &str, attachment: Attachment) {
+        let vmi = attachment.vmi;
+        self.state_changed |= self.index.attach(node, attachment);
+        if self.nodes.note_vmi(node, vmi) {
+            self.state_changed = true;
+            self.index.dirty.nodes.insert(node.to_owned());
+        }
+    }
+
+    /// A node reports that an interface is gone.
+    pub fn detach(&mut self, node: &str, vmi: VmiId) {
+        self.state_changed |= self.index.detach(node, vmi);
+    }
+
+    /// A node reports everything that is attached: what else was known of it is gone.
+    pub fn attached(&mut self, node: &str, attachments: Vec<Attachment>) {
+        let present: BTreeSet<VmiId> = attachments.iter().map(|attachment| attachment.vmi).collect();
+        let known: Vec<VmiId> =
+            self.index.attachments.on_node(node).map(|attached| attached.attachment.vmi).collect();
+        for vmi in known.into_iter().filter(|vmi| !present.contains(vmi)) {
+            self.detach(node, vmi);
+        }
+        for attachment in attachments {
+            self.attach(node, attachment);
+        }
+    }
+
+    /// Whether something was recorded that the tables do not show yet.
+    pub fn is_settled(&self) -> bool {
+        self.index.dirty.is_empty() && !self.state_changed && !self.tables.has_changes()
+    }
+
+    /// Brings the tables up to date with everything recorded, recomputing what depends on it and nothing else.
+    pub fn settle(&mut self) -> Settlement {
+        let recomputed =
+            self.settle_nodes() + self.settle_pods() + self.settle_addresses() + self.settle_services();
+        Settlement {
+            changes: self.tables.take_changes(),
+            state_changed: std::mem::take(&mut self.state_changed),
+            recomputed,
+        }
+    }
+
+    /// Whether there is a Node of this name.
+    pub fn has_node(&self, name: &str) -> bool {
+        self.index.nodes.contains_key(name)
+    }
+
+    /// The networks whose layers a node holds: those it has an interface in, and what they reach. Any node may get a
+    /// pod of the default network at any time.
+    pub fn interest(&self, node: &str) -> BTreeSet<VrfId> {
+        let attached = self.index.attachments.on_node(node).map(|attached| attached.attachment.vrf);
+        attached.chain([self.config.pods.vrf, self.config.services.vrf]).collect()
+    }
+
+    /// All tables as they are now.
+    pub fn tables(&self) -> impl Iterator<Item = (&Layer, &Arc<Object>)> {
+        self.tables.iter()
+    }
+
+    fn settle_pods(&mut self) -> usize {
+        let pods = std::mem::take(&mut self.index.dirty.pods);
+        for name in &pods {
+            let mut findings = Findings::default();
+            let placed = match self.index.pods.get(name) {
+                Some(pod) => {
+                    self.note_refusal(name, pod, &mut findings);
+                    tables::binding(&self.config, &self.index, name, pod)
+                }
+                None => tables::Placed::new(),
+            };
+            self.findings.replace(reference(Kind::Pod, name), findings);
+            self.tables.replace(Unit::Pod(name.clone()), placed);
+        }
+        pods.len()
+    }
+
+    fn settle_addresses(&mut self) -> usize {
+        let addresses = std::mem::take(&mut self.index.dirty.addresses);
+        for &address in &addresses {
+            let placed = tables::host_route(&self.config, &self.index, &self.nodes, address);
+            self.tables.replace(Unit::Address(address), placed);
+            self.index.dirty.services.extend(self.users.get(&address).cloned());
+        }
+        addresses.len()
+    }
+}
+
+/// Names an object of the index.
+pub(crate) fn reference(kind: Kind, name: &NamespacedName) -> ObjectRef {
+    ObjectRef { kind, namespace: name.namespace.clone(), name: name.name.clone() }
+}
+
+/// Names a node.
+pub(crate) fn node_reference(name: &str) -> ObjectRef {
+    ObjectRef { kind: Kind::Node, namespace: String::new(), name: name.to_owned() }
+}

@@ -1,0 +1,41 @@
+//! Everything that is wrong with the input.
+
+use super::{Model, reference};
+use crate::kube::{ADDRESSES_ANNOTATION, AddressWish, Kind, PodRecord};
+use crate::problem::Findings;
+use crate::tables::{self, Refusal};
+use crate::{NamespacedName, Problem};
+
+impl Model {
+    /// What in the recorded objects could not be used, in a stable order.
+    pub fn problems(&self) -> Vec<Problem> {
+        let beyond = self.findings.iter().map(|(object, finding)| Problem {
+            source: self.index.origin(object),
+            object: object.to_string(),
+            field: finding.field.clone(),
+            message: finding.message.clone(),
+        });
+        let mut problems: Vec<Problem> = self.index.problems().chain(beyond).collect();
+        problems.sort();
+        problems
+    }
+
+    pub(super) fn note_refusal(&self, name: &NamespacedName, pod: &PodRecord, findings: &mut Findings) {
+        // What cannot be read was noted when the object was.
+        if !pod.has_interface() || matches!(pod.wish, AddressWish::Malformed(_)) {
+            return;
+        }
+        if let Err(refusal) = tables::grant(&self.config, &self.index, name, pod) {
+            let field = format!("metadata.annotations[{ADDRESSES_ANNOTATION}]");
+            findings.add(field, self.with_origin(&refusal));
+        }
+    }
+
+    fn with_origin(&self, refusal: &Refusal) -> String {
+        let Refusal::Taken(_, holder) = refusal else { return refusal.to_string() };
+        match self.index.origin(&reference(Kind::Pod, holder)) {
+            origin if origin.is_empty() => refusal.to_string(),
+            origin => format!("{refusal} ({origin})"),
+        }
+    }
+}

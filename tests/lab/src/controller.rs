@@ -1,0 +1,157 @@
+//! The controller's process, and what it is asked.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::UnixStream;
+use tokio::runtime::{self, Runtime};
+use tonic::transport::{Channel, Endpoint};
+use vrouter_proto::v1::inspect_client::InspectClient;
+use vrouter_proto::v1::{ControllerStatus, ObjectsRequest, Problem, SettleRequest};
+
+use crate::lab::{self, Lab};
+use crate::name::{LabName, MARKER, Part};
+use crate::node;
+use crate::object::ObjectKey;
+use crate::process::Process;
+use crate::report::{Complaint, Report};
+use crate::state::DataPath;
+use crate::underlay;
+
+const PORT: u16 = 7443;
+const SETTLE: Duration = Duration::from_secs(20);
+
+/// Where the nodes find it.
+pub fn url() -> String {
+    format!("http://{}:{PORT}", underlay::control_address())
+}
+
+/// Its unix socket.
+pub fn socket(name: &LabName) -> PathBuf {
+    directory(name).join("control.sock")
+}
+
+fn directory(name: &LabName) -> PathBuf {
+    name.directory().join("controller")
+}
+
+/// Starts it and waits until it serves.
+pub fn start(name: &LabName) -> Result<Process> {
+    let directory = directory(name);
+    let mut command = name.netns(&Part::Control).command(node::program("vrouter-control")?);
+    command
+        .arg("--manifests")
+        .arg(lab::manifests(name))
+        .args(["--insecure", "--listen", &format!("{}:{PORT}", underlay::control_address())])
+        .arg("--socket")
+        .arg(socket(name))
+        .arg("--state-dir")
+        .arg(directory.join("state"));
+    let marker = name.to_string();
+    node::start_and_await(&command, (MARKER, &marker), &directory.join("log"), "vrouter-control ready")
+}
+
+/// Waits until every running node has acknowledged what the manifests say now, and passes on what the controller had to
+/// say about the objects concerned. What goes wrong is complained of; the command goes on.
+pub fn settle(lab: &Lab, concerned: &BTreeSet<ObjectKey>, report: &mut Report) {
+    match settled(lab) {
+        Ok(status) => pass_on(lab, concerned, &status, report),
+        Err(error) => report.complain(bare(format!("{error:#}"))),
+    }
+}
+
+fn settled(lab: &Lab) -> Result<ControllerStatus> {
+    if lab.state.controller.is_none() {
+        bail!("the controller is stopped: no node has acknowledged anything");
+    }
+    let running = |data_path: &DataPath| matches!(data_path, DataPath::VRouter(Some(_)));
+    let nodes = lab.state.nodes.iter().filter(|node| running(&node.data_path));
+    let nodes = nodes.map(|node| node.name.clone()).collect();
+    Inspector::connect(&socket(&lab.name))?.settle(nodes)
+}
+
+fn pass_on(lab: &Lab, concerned: &BTreeSet<ObjectKey>, status: &ControllerStatus, report: &mut Report) {
+    for problem in &status.problems {
+        if let Some(key) = concerned.iter().find(|key| is_about(problem, key)) {
+            report.complain(complaint(lab, key, problem));
+        }
+    }
+    for node in &status.nodes {
+        for refusal in &node.refusals {
+            let object = refusal.object.as_ref().map(|key| format!("{key:?}")).unwrap_or_default();
+            report.complain(bare(format!("node {} refused {object}: {}", node.name, refusal.reason)));
+        }
+    }
+    if !status.settled {
+        let late = status.nodes.iter().filter(|node| !node.connected || node.applied_version < node.sent_version);
+        let late: Vec<_> = late
+            .map(|node| match node.connected {
+                true => format!("{} has version {} of {}", node.name, node.applied_version, node.sent_version),
+                false => format!("{} is not connected", node.name),
+            })
+            .collect();
+        report.complain(bare(format!("not every node acknowledged within {SETTLE:?}: {}", late.join(", "))));
+    }
+}
+
+/// Every object has a file of its own, so the file tells the object.
+fn is_about(problem: &Problem, key: &ObjectKey) -> bool {
+    Path::new(&problem.source).file_name().is_some_and(|file| file == key.file_name().as_str())
+}
+
+fn complaint(lab: &Lab, key: &ObjectKey, problem: &Problem) -> Complaint {
+    Complaint {
+        source: lab.state.sources.get(key).unwrap_or(&problem.source).clone(),
+        object: if problem.object.is_empty() { key.to_string() } else { problem.object.clone() },
+        field: problem.field.clone(),
+        message: problem.message.clone(),
+    }
+}
+
+fn bare(message: String) -> Complaint {
+    Complaint { source: String::new(), object: String::new(), field: String::new(), message }
+}
+
+/// A caller of the controller's `Inspect` service.
+pub struct Inspector {
+    runtime: Runtime,
+    client: InspectClient<Channel>,
+}
+
+impl Inspector {
+    /// Connects over the unix socket.
+    pub fn connect(socket: &Path) -> Result<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let path = socket.to_owned();
+        let connector = tower::service_fn(move |_| {
+            let path = path.clone();
+            async move { UnixStream::connect(path).await.map(TokioIo::new) }
+        });
+        // The connector knows where to go; the address only has to be one.
+        let endpoint = Endpoint::from_static("http://controller");
+        let channel = runtime
+            .block_on(endpoint.connect_with_connector(connector))
+            .map_err(|error| anyhow!(error).context(format!("controller: cannot connect to {}", socket.display())))?;
+        let client = InspectClient::new(channel).max_decoding_message_size(vrouter_proto::MAX_MESSAGE_BYTES);
+        Ok(Self { runtime, client })
+    }
+
+    fn settle(&mut self, nodes: Vec<String>) -> Result<ControllerStatus> {
+        let timeout_ms = SETTLE.as_millis().try_into().unwrap_or(u32::MAX);
+        let reply = self.runtime.block_on(self.client.settle(SettleRequest { timeout_ms, nodes }));
+        Ok(reply.map_err(|status| anyhow!("controller: {}", status.message()))?.into_inner())
+    }
+
+    /// The controller's objects of one kind.
+    pub fn objects(&mut self, kind: &str) -> Result<Vec<Value>> {
+        let request = ObjectsRequest { kind: kind.to_owned(), name: String::new() };
+        let reply = self.runtime.block_on(self.client.objects(request));
+        let objects = reply.map_err(|status| anyhow!("controller: {kind}: {}", status.message()))?.into_inner();
+        let parse = |json: &str| serde_json::from_str(json).with_context(|| format!("controller: {kind}"));
+        objects.objects.iter().map(|object| parse(&object.json)).collect()
+    }
+}

@@ -1,0 +1,126 @@
+//! Applying an update from the controller.
+
+use std::collections::BTreeMap;
+
+use vrouter_forward::flow::Boundary;
+use vrouter_forward::tables::Change;
+use vrouter_objects::{Object, ObjectKey, Version};
+use vrouter_proto::{Digest, v1};
+
+use super::state::{State, Vtep};
+use super::{Agent, Drift, Plan};
+use crate::control::{Update, WireKey};
+use crate::underlay::pod_mtu;
+
+/// What became of an update.
+#[derive(Debug)]
+pub struct Applied {
+    /// The version that is in force.
+    pub version: Version,
+    /// Over what is held, refused objects left out.
+    pub digest: Digest,
+    /// What is refused, and why.
+    pub refusals: Vec<v1::Refusal>,
+    /// When every worker has passed this, all forward by it.
+    pub boundary: Boundary,
+}
+
+impl Agent {
+    /// Applies an update as a whole and publishes it. Nothing has changed where it does not lead to its digest.
+    ///
+    /// Blocks for as long as an attachment is being made.
+    pub fn apply(&self, update: Update) -> Result<Applied, Drift> {
+        let unknown = update.unknown;
+        let mut state = self.state();
+        let plan = state.held.plan(update)?;
+        if unknown > 0 {
+            tracing::warn!("{unknown} objects are of no kind known here; a newer controller?");
+        }
+        if !plan.meets_digest {
+            tracing::error!("version {} is complete, but has another digest than the controller says", plan.version);
+        }
+        state.carry_out(plan);
+        state.attach_pending();
+        self.follow_vtep(&mut state);
+        self.publish(&mut state);
+        let applied = Applied {
+            version: state.held.version(),
+            digest: state.held.digest(),
+            refusals: state.held.refusals(),
+            boundary: self.shared.boundary(),
+        };
+        drop(state);
+        self.changed.send_replace(applied.version);
+        self.unsaved.notify_one();
+        Ok(applied)
+    }
+
+    /// Brings the data path to the VTEP address that is configured or that the controller says.
+    pub(super) fn follow_vtep(&self, state: &mut State) {
+        let own = state.tables.virtual_routers().find(|router| router.name == self.identity.node);
+        let Some(address) = self.identity.vtep.or_else(|| own.map(|router| router.address)) else { return };
+        if state.vtep.is_some_and(|vtep| vtep.address == address) {
+            return;
+        }
+        let followed = self.plane.set_vtep(address).and_then(|()| self.plane.underlay_mtu(address));
+        match followed {
+            Ok(underlay) => state.vtep = Some(Vtep { address, pod_mtu: pod_mtu(underlay, address) }),
+            Err(error) => tracing::error!("tunnels cannot end at {address}: {error}"),
+        }
+    }
+}
+
+impl State {
+    /// Carries out a plan in every table.
+    pub(super) fn carry_out(&mut self, plan: Plan) {
+        let mut refusals = BTreeMap::new();
+        let removed = plan.remove.iter().filter_map(|key| ObjectKey::try_from(key.message()).ok());
+        let mut changes: Vec<_> = removed.map(Change::Remove).collect();
+        for put in &plan.put {
+            match Object::try_from(put.object.clone()) {
+                Ok(object) => changes.push(Change::Put(object)),
+                Err(error) => {
+                    refusals.insert(put.key.clone(), error.to_string());
+                    // What it was to replace is held no longer.
+                    changes.extend(ObjectKey::try_from(put.key.message()).ok().map(Change::Remove));
+                }
+            }
+        }
+        changes.iter().for_each(|change| self.note(change));
+        for refusal in self.tables.apply(changes) {
+            refusals.insert(WireKey::new(&(&refusal.key).into()), refusal.reason.to_string());
+            self.note(&Change::Remove(refusal.key));
+        }
+        for (key, reason) in &refusals {
+            let name = ObjectKey::try_from(key.message()).map(|key| key.to_string()).unwrap_or_default();
+            tracing::warn!("refused {name}: {reason}");
+        }
+        self.held.carry_out(plan, refusals);
+    }
+
+    /// Keeps what is the agent's own business: leases and pods.
+    fn note(&mut self, change: &Change) {
+        match change {
+            Change::Put(Object::AddressLease(lease)) => self.addressing.put(lease.clone()),
+            Change::Put(Object::PodBinding(binding)) => {
+                self.bindings.insert(binding.pod.clone(), binding.clone());
+            }
+            Change::Remove(ObjectKey::AddressLease(lease)) => self.addressing.remove(*lease),
+            Change::Remove(ObjectKey::PodBinding(pod)) => {
+                self.bindings.remove(pod);
+            }
+            Change::Put(_) | Change::Remove(_) => {}
+        }
+    }
+
+    /// Interfaces whose network was not known when they were attached again may find it now.
+    pub(super) fn attach_pending(&mut self) {
+        let pending: Vec<_> =
+            self.attached().filter(|attachment| !self.is_in_tables(attachment.vmi)).cloned().collect();
+        for attachment in pending {
+            if let Err(error) = self.tables.attach(attachment.vmi(), attachment.port) {
+                tracing::warn!("pod {} has no network: {error}", attachment.pod);
+            }
+        }
+    }
+}

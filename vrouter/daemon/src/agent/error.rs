@@ -1,0 +1,102 @@
+//! Why a pod's interface was not attached, or not detached.
+
+use std::net::IpAddr;
+
+use thiserror::Error;
+use vrouter_forward::tables::TableError;
+use vrouter_objects::{PodName, VrfId};
+
+use crate::addressing::AddressingError;
+use crate::attachment::ContainerInterface;
+use crate::plane::PlaneError;
+use crate::state::StateError;
+
+/// Why attaching failed. Nothing is left behind then.
+#[derive(Debug, Error)]
+pub enum AttachError {
+    /// The request lacks something, or has it wrong.
+    #[error("{field}: {problem}")]
+    Request {
+        /// The field.
+        field: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The controller said so.
+    #[error("pod {pod} is refused: {reason}")]
+    Refused {
+        /// The pod.
+        pod: PodName,
+        /// What the controller said.
+        reason: String,
+    },
+    /// The controller has not said anything about this pod in time.
+    #[error("the controller has not said yet what network and addresses pod {pod} gets (waited {waited_ms} ms)")]
+    NotAssigned {
+        /// The pod.
+        pod: PodName,
+        /// For how long.
+        waited_ms: u128,
+    },
+    /// Without a controller and without a lease nobody says what network a pod is in.
+    #[error("no controller is connected, and no addresses are leased to this node")]
+    NothingLeased,
+    /// The network is not among the tables.
+    #[error("vrf {0} is not known here yet")]
+    UnknownNetwork(VrfId),
+    /// The network has no gateway for such an address.
+    #[error("network {network} has no gateway for {address}")]
+    NoGateway {
+        /// The network.
+        network: String,
+        /// The address.
+        address: IpAddr,
+    },
+    /// The node's own tunnel address decides the MTU.
+    #[error("this node's tunnel address is not known yet, so neither is the MTU of a pod")]
+    NoVtep,
+    /// The address that the pod must get is another pod's.
+    #[error("address {address} is in use by pod {holder}")]
+    AddressInUse {
+        /// The address.
+        address: IpAddr,
+        /// Whose it is.
+        holder: PodName,
+    },
+    /// No address or interface id is left.
+    #[error(transparent)]
+    Addressing(#[from] AddressingError),
+    /// Every port of the data path is in use.
+    #[error("all ports of this node are in use")]
+    NoPort,
+    /// It could not be written down.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The device or its port could not be made.
+    #[error("{interface}: {error}")]
+    Plane {
+        /// The interface.
+        interface: ContainerInterface,
+        /// What the data path said.
+        error: PlaneError,
+    },
+    /// The tables refused the interface.
+    #[error("{interface}: {error}")]
+    Table {
+        /// The interface.
+        interface: ContainerInterface,
+        /// What the tables said.
+        error: TableError,
+    },
+    /// Nothing is attached by that name.
+    #[error("{0} is not attached")]
+    NotAttached(ContainerInterface),
+    /// What was attached is no longer as it was.
+    #[error("{interface}: {problem}")]
+    Damaged {
+        /// The interface.
+        interface: ContainerInterface,
+        /// What is wrong.
+        problem: &'static str,
+    },
+}

@@ -1,0 +1,161 @@
+//! The agent: the one owner of the node's tables. The control channel changes them by updates, the local API by
+//! attaching and detaching; either way what results is published to the workers and kept on disk.
+
+mod apply;
+mod assign;
+mod attach;
+mod error;
+mod held;
+mod restore;
+mod state;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, mpsc, watch};
+use vrouter_forward::Shared;
+use vrouter_objects::Version;
+use vrouter_proto::{Digest, v1};
+
+pub use apply::Applied;
+pub use assign::Assignment;
+pub use attach::AttachRequest;
+pub use error::AttachError;
+pub use held::{Drift, Held, Plan};
+pub use restore::Restored;
+pub use state::State;
+
+use crate::control::LinkState;
+use crate::plane::DataPlane;
+use crate::state::{StateError, StateFiles};
+
+/// Who this node is.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The Node object's name.
+    pub node: String,
+    /// Changes with every boot of the machine.
+    pub boot_id: String,
+    /// The VTEP address that was configured; `None`: as the controller says.
+    pub vtep: Option<IpAddr>,
+}
+
+/// The agent of this node.
+pub struct Agent {
+    identity: Identity,
+    files: StateFiles,
+    plane: Arc<dyn DataPlane>,
+    shared: Arc<Shared>,
+    state: Mutex<State>,
+    /// Sends the version whenever the tables have changed.
+    changed: watch::Sender<Version>,
+    /// The tables on disk are older than those in force.
+    unsaved: Notify,
+    link: watch::Sender<LinkState>,
+}
+
+/// What the control channel's session opens with, and what it is told from then on.
+pub struct Subscription {
+    /// Everything attached right now.
+    pub attachments: Vec<v1::Attachment>,
+    /// What is attached and detached after that.
+    pub reports: mpsc::UnboundedReceiver<v1::NodeMessage>,
+}
+
+impl Agent {
+    /// The agent that goes on from what was restored.
+    pub fn new(
+        identity: Identity,
+        files: StateFiles,
+        plane: Arc<dyn DataPlane>,
+        shared: Arc<Shared>,
+        restored: Restored,
+    ) -> Arc<Self> {
+        let version = restored.state.held.version();
+        let agent = Self {
+            identity,
+            files,
+            plane,
+            shared,
+            state: Mutex::new(restored.state),
+            changed: watch::Sender::new(version),
+            unsaved: Notify::new(),
+            link: watch::Sender::new(LinkState::Connecting),
+        };
+        agent.reattach(restored.attachments);
+        Arc::new(agent)
+    }
+
+    /// Who this node is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// What the workers share: flows and counters.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// The data path.
+    pub fn plane(&self) -> &dyn DataPlane {
+        self.plane.as_ref()
+    }
+
+    /// The channel to the controller, as it is now.
+    pub fn link(&self) -> &watch::Sender<LinkState> {
+        &self.link
+    }
+
+    /// The state, to be looked at. Keep it short: attaching and updates wait meanwhile.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is made whole before anything can panic in between, so a poisoned lock guards a sound state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a session of the control channel: from now on reports go to it and no longer to the one before.
+    pub fn subscribe(&self) -> Subscription {
+        let (sender, reports) = mpsc::unbounded_channel();
+        let mut state = self.state();
+        state.reports = Some(sender);
+        Subscription { attachments: state.attached().map(Into::into).collect(), reports }
+    }
+
+    /// The version and digest of what is held.
+    pub fn held(&self) -> (Version, Digest) {
+        let state = self.state();
+        (state.held.version(), state.held.digest())
+    }
+
+    /// Keeps the tables on disk up to date, off everybody's way: changes that come while it writes are written together.
+    pub async fn keep_tables(self: Arc<Self>) {
+        loop {
+            self.unsaved.notified().await;
+            let agent = Arc::clone(&self);
+            let stored = tokio::task::spawn_blocking(move || agent.store_tables()).await;
+            match stored {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!("the tables could not be kept: {error}"),
+                Err(error) => tracing::error!("the tables could not be kept: {error}"),
+            }
+        }
+    }
+
+    /// Writes the tables to disk now.
+    pub fn store_tables(&self) -> Result<(), StateError> {
+        let (version, digest, records) = {
+            let state = self.state();
+            let records: Vec<_> = state.held.encoded().map(<[u8]>::to_vec).collect();
+            (state.held.version(), state.held.digest(), records)
+        };
+        self.files.tables.store(version, digest, records.iter().map(Vec::as_slice))
+    }
+
+    /// Makes what the tables hold now what the workers forward by.
+    fn publish(&self, state: &mut State) {
+        let snapshot = state.tables.publish(self.plane.next_epoch());
+        state.epoch = snapshot.epoch();
+        self.plane.publish(snapshot);
+    }
+}

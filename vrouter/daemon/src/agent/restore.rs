@@ -1,0 +1,81 @@
+//! Going on after a restart: the tables last applied, and everything that was attached.
+
+use crate::addressing::Addressing;
+use crate::attachment::Attachment;
+use crate::control::{Base, Update, WireKey};
+use crate::state::{LoadedAttachments, StateError, StateFiles, StoredTables};
+use vrouter_proto::convert::key_of;
+use vrouter_proto::{Digest, object_digest};
+
+use super::{Agent, Identity, State};
+
+/// What was found on disk.
+pub struct Restored {
+    /// The tables as they were, without attachments.
+    pub state: State,
+    /// What was attached when the node stopped.
+    pub attachments: Vec<Attachment>,
+}
+
+impl Restored {
+    /// Reads everything that was kept. Tables that are corrupt are left out, for the controller has them too; what only
+    /// this node knows must be readable.
+    pub fn load(identity: &Identity, files: &StateFiles) -> Result<Self, StateError> {
+        let mut state = State::new(&identity.node, Addressing::new(files.leases.load()?));
+        match files.tables.load() {
+            Ok(Some(tables)) => state.take_up(tables),
+            Ok(None) => tracing::info!("no tables were kept; waiting for the controller"),
+            Err(error) => tracing::warn!("starting without tables: {error}"),
+        }
+        let LoadedAttachments { boot_id, attachments } = files.attachments.load()?;
+        if boot_id != identity.boot_id && !attachments.is_empty() {
+            tracing::info!("the machine was booted since; {} attachments are gone", attachments.len());
+            return Ok(Self { state, attachments: Vec::new() });
+        }
+        Ok(Self { state, attachments })
+    }
+}
+
+impl State {
+    fn take_up(&mut self, tables: StoredTables) {
+        let mut digest = Digest::default();
+        tables.objects.iter().for_each(|object| digest.add(object_digest(object)));
+        let named = tables.objects.into_iter().filter_map(|object| Some((key_of(&object)?, Some(object))));
+        let changes = named.map(|(key, object)| (WireKey::new(&key), object)).collect();
+        let (version, base) = (tables.version, Base::Nothing);
+        match self.held.plan(Update { version, base, changes, unknown: 0, digest }) {
+            Ok(plan) => {
+                let count = plan.put.len();
+                self.carry_out(plan);
+                tracing::info!("going on with version {version} of the tables, {count} objects");
+            }
+            Err(drift) => tracing::warn!("starting without tables: {drift}"),
+        }
+    }
+}
+
+impl Agent {
+    /// Attaches again what was attached, each to its device that outlived us. What has no namespace any more is gone.
+    pub(super) fn reattach(&self, attachments: Vec<Attachment>) {
+        let mut state = self.state();
+        self.follow_vtep(&mut state);
+        let before = attachments.len();
+        for attachment in attachments {
+            if !attachment.netns.is_there() {
+                tracing::info!("pod {} is gone: its network namespace is", attachment.pod);
+                continue;
+            }
+            if let Err(error) = self.open_device(&attachment) {
+                tracing::error!("pod {} has no network until it is attached anew: {error}", attachment.pod);
+            }
+            state.attachments.insert(attachment.interface.clone(), attachment);
+        }
+        state.attach_pending();
+        self.publish(&mut state);
+        if state.attachments.len() != before
+            && let Err(error) = self.store_attachments(&state)
+        {
+            tracing::error!("the attachments could not be kept: {error}");
+        }
+    }
+}

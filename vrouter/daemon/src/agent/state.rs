@@ -1,0 +1,126 @@
+//! Everything the agent knows, behind its one lock.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use tokio::sync::mpsc;
+use vrouter_forward::frame::{MAX_PORTS, PortId};
+use vrouter_forward::tables::{Epoch, Tables};
+use vrouter_objects::{PodBinding, PodName, RoutingInstance, VmiId, VrfId};
+use vrouter_proto::v1;
+
+use super::Held;
+use crate::addressing::Addressing;
+use crate::attachment::{Attachment, ContainerInterface};
+
+/// What the agent knows.
+pub struct State {
+    /// The forwarding tables.
+    pub tables: Tables,
+    /// What the controller sent, as the channel counts it.
+    pub held: Held,
+    /// The last epoch that was published.
+    pub epoch: Epoch,
+    pub(super) addressing: Addressing,
+    pub(super) bindings: HashMap<PodName, PodBinding>,
+    pub(super) attachments: BTreeMap<ContainerInterface, Attachment>,
+    /// The address that tunnels end at, once it is known, and the MTU that its link leaves to a pod.
+    pub(super) vtep: Option<Vtep>,
+    pub(super) reports: Option<mpsc::UnboundedSender<v1::NodeMessage>>,
+}
+
+/// This node's tunnel end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vtep {
+    /// Its address.
+    pub address: IpAddr,
+    /// The largest IP packet that still fits into a tunnel from here.
+    pub pod_mtu: u16,
+}
+
+impl State {
+    pub(super) fn new(node: &str, addressing: Addressing) -> Self {
+        Self {
+            tables: Tables::new(node),
+            held: Held::default(),
+            epoch: Epoch::default(),
+            addressing,
+            bindings: HashMap::new(),
+            attachments: BTreeMap::new(),
+            vtep: None,
+            reports: None,
+        }
+    }
+
+    /// Everything that is attached.
+    pub fn attached(&self) -> impl Iterator<Item = &Attachment> {
+        self.attachments.values()
+    }
+
+    /// The attachment of this interface.
+    pub fn attachment(&self, interface: &ContainerInterface) -> Option<&Attachment> {
+        self.attachments.get(interface)
+    }
+
+    /// This node's tunnel end, once it is known.
+    pub fn vtep(&self) -> Option<Vtep> {
+        self.vtep
+    }
+
+    /// A network of this node.
+    pub fn network(&self, vrf: VrfId) -> Option<&RoutingInstance> {
+        self.tables.routing_instances().find(|instance| instance.id == vrf)
+    }
+
+    /// The gateway that an interface with this address has.
+    pub fn gateway(&self, vrf: VrfId, address: IpAddr) -> Option<IpAddr> {
+        let subnets = &self.network(vrf)?.subnets;
+        let own = subnets.iter().find(|subnet| subnet.prefix.contains(&address));
+        let same_family = || subnets.iter().find(|subnet| subnet.gateway.is_ipv4() == address.is_ipv4());
+        own.or_else(same_family).map(|subnet| subnet.gateway)
+    }
+
+    /// Whether no new interface of this network may be given this address.
+    pub(super) fn is_taken(&self, vrf: VrfId, address: IpAddr) -> bool {
+        self.holder(vrf, address).is_some() || self.is_special(vrf, address) || self.is_bound(vrf, address)
+    }
+
+    /// The attachment that has this address.
+    pub(super) fn holder(&self, vrf: VrfId, address: IpAddr) -> Option<&Attachment> {
+        self.attached().find(|attachment| attachment.vrf == vrf && attachment.addresses.contains(&address))
+    }
+
+    /// Gateways, and the first and last address of a subnet.
+    fn is_special(&self, vrf: VrfId, address: IpAddr) -> bool {
+        let subnets = self.network(vrf).map(|network| network.subnets.as_slice()).unwrap_or_default();
+        subnets.iter().any(|subnet| {
+            let broadcast = address.is_ipv4() && address == subnet.prefix.broadcast();
+            address == subnet.gateway || address == subnet.prefix.network() || broadcast
+        })
+    }
+
+    /// Addresses that the controller set aside for one pod.
+    fn is_bound(&self, vrf: VrfId, address: IpAddr) -> bool {
+        self.bindings.values().any(|binding| binding.vrf == vrf && binding.addresses.contains(&address))
+    }
+
+    pub(super) fn free_port(&self) -> Option<PortId> {
+        let mut taken: Vec<_> = self.attached().map(|attachment| attachment.port).collect();
+        taken.sort_unstable();
+        let free = (0..MAX_PORTS as u16).map(PortId).zip(taken.iter().map(Some).chain(std::iter::repeat(None)));
+        free.into_iter().find(|(port, taken)| Some(port) != *taken).map(|(port, _)| port)
+    }
+
+    /// Whether the forwarding tables hold this interface.
+    pub(super) fn is_in_tables(&self, vmi: VmiId) -> bool {
+        self.tables.interfaces().any(|(held, _)| held.id == vmi)
+    }
+
+    /// Tells the controller, while a session is open. One that begins later says everything in its Hello.
+    pub(super) fn report(&mut self, kind: v1::node_message::Kind) {
+        let Some(reports) = &self.reports else { return };
+        if reports.send(v1::NodeMessage { kind: Some(kind) }).is_err() {
+            self.reports = None;
+        }
+    }
+}

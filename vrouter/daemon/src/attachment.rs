@@ -1,0 +1,137 @@
+//! One pod's interface, attached to this node.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use vrouter_forward::frame::PortId;
+use vrouter_objects::{MacAddress, PodName, Vmi, VmiId, VmiKind, VrfId};
+use vrouter_proto::convert::mac_to_bytes;
+use vrouter_proto::v1;
+
+/// What is remembered of an interface for as long as it is attached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attachment {
+    /// The interface.
+    pub vmi: VmiId,
+    /// Whose it is.
+    pub pod: PodName,
+    /// The pod's UID, empty where the runtime gave none.
+    pub uid: String,
+    /// What the container runtime calls it.
+    pub interface: ContainerInterface,
+    /// Where its device is.
+    pub netns: NetworkNamespace,
+    /// The network it is in.
+    pub vrf: VrfId,
+    /// Its MAC address.
+    pub mac: MacAddress,
+    /// Its addresses, at most one per family.
+    pub addresses: Vec<IpAddr>,
+    /// Its port of the data path.
+    pub port: PortId,
+    /// The largest IP packet it takes.
+    pub mtu: u16,
+}
+
+/// What the container runtime calls an interface: unique for as long as it lives, and the same in every later call.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContainerInterface {
+    /// The sandbox's id.
+    pub container_id: String,
+    /// The interface's name inside it.
+    pub name: String,
+}
+
+impl fmt::Display for ContainerInterface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of container {}", self.name, self.container_id)
+    }
+}
+
+/// A network namespace that is bound to a path. The inode tells it from a later one at the same path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkNamespace {
+    /// Where it is bound.
+    pub path: PathBuf,
+    /// The namespace's own number.
+    pub inode: u64,
+}
+
+impl NetworkNamespace {
+    /// The namespace that is bound to this path now.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let inode = fs::metadata(path)?.ino();
+        Ok(Self { path: path.to_owned(), inode })
+    }
+
+    /// Whether it is still the one at its path.
+    pub fn is_there(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode)
+    }
+}
+
+impl Attachment {
+    /// As the forwarding tables hold it.
+    pub fn vmi(&self) -> Vmi {
+        Vmi {
+            id: self.vmi,
+            name: self.pod.to_string(),
+            kind: VmiKind::Pod,
+            vrf: self.vrf,
+            mac: self.mac,
+            addresses: self.addresses.clone(),
+            mtu: self.mtu,
+        }
+    }
+}
+
+impl From<&Attachment> for v1::Attachment {
+    fn from(attachment: &Attachment) -> Self {
+        Self {
+            vmi: attachment.vmi.get(),
+            pod: Some((&attachment.pod).into()),
+            uid: attachment.uid.clone(),
+            container_id: attachment.interface.container_id.clone(),
+            interface: attachment.interface.name.clone(),
+            vrf: attachment.vrf.get(),
+            mac: mac_to_bytes(attachment.mac),
+            addresses: attachment.addresses.iter().map(|address| (*address).into()).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// The attachment of pod `default/web-N`.
+    pub(crate) fn attachment(number: u8) -> Attachment {
+        Attachment {
+            vmi: VmiId::new(number.into()).unwrap(),
+            pod: format!("default/web-{number}").parse().unwrap(),
+            uid: format!("uid-{number}"),
+            interface: ContainerInterface {
+                container_id: format!("container-{number}"),
+                name: "eth0".to_owned(),
+            },
+            netns: NetworkNamespace { path: "/proc/self/ns/net".into(), inode: 1 },
+            vrf: VrfId::new(1).unwrap(),
+            mac: MacAddress::local(0x50, number.into()),
+            addresses: vec![IpAddr::from([10, 244, 0, number])],
+            port: PortId(number.into()),
+            mtu: 1450,
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_known_by_its_inode() {
+        let now = NetworkNamespace::at(Path::new("/proc/self/ns/net")).unwrap();
+        assert!(now.is_there());
+        assert!(!NetworkNamespace { inode: now.inode + 1, ..now.clone() }.is_there());
+        assert!(!NetworkNamespace { path: "/proc/self/ns/none".into(), ..now }.is_there());
+    }
+}

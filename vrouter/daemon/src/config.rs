@@ -1,0 +1,287 @@
+//! Configuration, by flags and from a file. Flags win.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use clap::Parser;
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::control::{Security, Target, TargetError};
+
+/// The vRouter of one node: attaches pods, forwards their packets, translates Services.
+#[derive(Debug, Parser)]
+#[command(name = "vrouter", version)]
+pub struct Args {
+    /// A YAML file with any of the settings below, named as the flags are. Flags win.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Everything that can be set, as flags and in the file alike.
+#[derive(Debug, Default, clap::Args, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+struct Settings {
+    /// The Node object's name.
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    node: Option<String>,
+    /// The controller: https://ADDRESS:PORT, or http://ADDRESS:PORT with --insecure.
+    #[arg(long, value_name = "URL")]
+    control: Option<String>,
+    /// Speak to the controller without encryption.
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    insecure: Option<bool>,
+    /// Who signs the controller's certificate (PEM).
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// This node's certificate (PEM).
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Its key (PEM).
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// The address that tunnels to this node end at. Default: as the controller says of this node.
+    #[arg(long, value_name = "IP")]
+    vtep_address: Option<IpAddr>,
+    /// Forwarding threads. Default: one per core, at most 4.
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// What is to outlive a restart. Default: /var/lib/vrouter.
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Where the local API's socket is made. Default: /run/vrouter.
+    #[arg(long, value_name = "DIR")]
+    run_dir: Option<PathBuf>,
+    /// The flow table, on a file system in memory. Default: /dev/shm/vrouter.flows.
+    #[arg(long, value_name = "FILE")]
+    flow_table: Option<PathBuf>,
+    /// How many directions of connections it holds. Default: 1048576.
+    #[arg(long, value_name = "N")]
+    flow_capacity: Option<usize>,
+    /// What is logged, such as `info` or `vrouter_daemon=debug`. Default: info.
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+}
+
+/// The settings of a node, complete and checked.
+#[derive(Debug)]
+pub struct Config {
+    /// The Node object's name.
+    pub node: String,
+    /// The controller.
+    pub control: Target,
+    /// The VTEP address, where it is not the controller that says it.
+    pub vtep_address: Option<IpAddr>,
+    /// Forwarding threads.
+    pub workers: usize,
+    /// What is to outlive a restart.
+    pub state_dir: PathBuf,
+    /// Where the local API's socket is made.
+    pub run_dir: PathBuf,
+    /// The flow table.
+    pub flow_table: PathBuf,
+    /// How many directions of connections it holds.
+    pub flow_capacity: usize,
+    /// What is logged.
+    pub log: String,
+}
+
+/// Why settings are not complete or not right. Each says which.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("--config {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// The file is not understood.
+    #[error("--config {}: {field}: {problem}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The setting.
+        field: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Something that has no default.
+    #[error("--{0} is missing")]
+    Missing(&'static str),
+    /// A value that cannot be.
+    #[error("--{flag}: {problem}")]
+    Value {
+        /// The setting.
+        flag: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A controller that cannot be spoken to.
+    #[error("--control: {0}")]
+    Control(#[from] TargetError),
+}
+
+/// The most workers that are started unasked: more cores are better left to pods.
+const DEFAULT_WORKERS: usize = 4;
+/// Queues of a TAP device that the kernel allows.
+const MAX_WORKERS: usize = 256;
+/// A million directions, half a million connections.
+const DEFAULT_FLOW_CAPACITY: usize = 1 << 20;
+/// Slot numbers are 32 bits wide.
+const FLOW_CAPACITY: std::ops::RangeInclusive<usize> = 1024..=1 << 30;
+
+impl Args {
+    /// The settings with the file's and the defaults filled in.
+    pub fn resolve(self) -> Result<Config, ConfigError> {
+        let file = match &self.config {
+            Some(path) => read_file(path)?,
+            None => Settings::default(),
+        };
+        self.settings.or(file).complete()
+    }
+}
+
+fn read_file(path: &Path) -> Result<Settings, ConfigError> {
+    let text =
+        fs::read_to_string(path).map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
+    if text.trim().is_empty() {
+        return Ok(Settings::default());
+    }
+    let document = serde_yaml_ng::Deserializer::from_str(&text);
+    serde_path_to_error::deserialize(document).map_err(|error| ConfigError::File {
+        path: path.to_owned(),
+        field: error.path().to_string(),
+        problem: error.into_inner().to_string(),
+    })
+}
+
+impl Settings {
+    fn or(self, other: Self) -> Self {
+        Self {
+            node: self.node.or(other.node),
+            control: self.control.or(other.control),
+            insecure: self.insecure.or(other.insecure),
+            tls_ca: self.tls_ca.or(other.tls_ca),
+            tls_cert: self.tls_cert.or(other.tls_cert),
+            tls_key: self.tls_key.or(other.tls_key),
+            vtep_address: self.vtep_address.or(other.vtep_address),
+            workers: self.workers.or(other.workers),
+            state_dir: self.state_dir.or(other.state_dir),
+            run_dir: self.run_dir.or(other.run_dir),
+            flow_table: self.flow_table.or(other.flow_table),
+            flow_capacity: self.flow_capacity.or(other.flow_capacity),
+            log: self.log.or(other.log),
+        }
+    }
+
+    fn complete(self) -> Result<Config, ConfigError> {
+        let control = self.control.clone().ok_or(ConfigError::Missing("control"))?;
+        let security = self.security(&control)?;
+        let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let workers = self.workers.unwrap_or(cores.min(DEFAULT_WORKERS));
+        if !(1..=MAX_WORKERS).contains(&workers) {
+            return Err(ConfigError::Value { flag: "workers", problem: format!("{workers} is not in 1-256") });
+        }
+        let flow_capacity = self.flow_capacity.unwrap_or(DEFAULT_FLOW_CAPACITY);
+        if !FLOW_CAPACITY.contains(&flow_capacity) {
+            let problem = format!("{flow_capacity} is not in 1024-1073741824");
+            return Err(ConfigError::Value { flag: "flow-capacity", problem });
+        }
+        Ok(Config {
+            node: self.node.filter(|name| !name.is_empty()).ok_or(ConfigError::Missing("node"))?,
+            control: Target::new(&control, security)?,
+            vtep_address: self.vtep_address,
+            workers,
+            state_dir: self.state_dir.unwrap_or_else(|| "/var/lib/vrouter".into()),
+            run_dir: self.run_dir.unwrap_or_else(|| "/run/vrouter".into()),
+            flow_table: self.flow_table.unwrap_or_else(|| "/dev/shm/vrouter.flows".into()),
+            flow_capacity,
+            log: self.log.unwrap_or_else(|| "info".to_owned()),
+        })
+    }
+
+    /// Plaintext only where that is said, certificates otherwise.
+    fn security(&self, control: &str) -> Result<Security, ConfigError> {
+        if self.insecure == Some(true) {
+            return Ok(Security::Insecure);
+        }
+        if control.starts_with("http://") {
+            return Err(TargetError::Plaintext.into());
+        }
+        let read = |flag, path: &Option<PathBuf>| {
+            let path = path.as_ref().ok_or(ConfigError::Missing(flag))?;
+            let value = |error| ConfigError::Value { flag, problem: format!("{}: {error}", path.display()) };
+            fs::read(path).map_err(value)
+        };
+        Ok(Security::MutualTls {
+            ca: read("tls-ca", &self.tls_ca)?,
+            certificate: read("tls-cert", &self.tls_cert)?,
+            key: read("tls-key", &self.tls_key)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(flags: &str) -> Result<Config, String> {
+        let args = std::iter::once("vrouter").chain(flags.split_whitespace());
+        Args::try_parse_from(args).map_err(|e| e.to_string())?.resolve().map_err(|e| e.to_string())
+    }
+
+    const LAB: &str = "--node n1 --control http://127.0.0.1:7443 --insecure";
+
+    #[test]
+    fn defaults() {
+        let config = resolve(LAB).unwrap();
+        assert_eq!((config.node.as_str(), config.vtep_address), ("n1", None));
+        assert!((1..=DEFAULT_WORKERS).contains(&config.workers));
+        assert_eq!(config.state_dir, Path::new("/var/lib/vrouter"));
+        assert_eq!(config.run_dir, Path::new("/run/vrouter"));
+        assert_eq!((config.flow_capacity, config.log.as_str()), (1 << 20, "info"));
+    }
+
+    #[test]
+    fn the_file_fills_in_what_the_flags_do_not_say() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("vrouter.yaml");
+        fs::write(&path, "node: from-file\nworkers: 3\ninsecure: true\ncontrol: http://127.0.0.1:1\n").unwrap();
+        let config = resolve(&format!("--config {} --node from-flag", path.display())).unwrap();
+        assert_eq!((config.node.as_str(), config.workers), ("from-flag", 3));
+        fs::write(&path, "").unwrap();
+        assert_eq!(resolve(&format!("{LAB} --config {}", path.display())).unwrap().node, "n1");
+    }
+
+    #[test]
+    fn every_fault_is_told_with_its_flag_or_field() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("vrouter.yaml");
+        fs::write(&path, "workers: many\n").unwrap();
+        let file = path.display();
+        for (flags, expected) in [
+            ("--control http://127.0.0.1:1 --insecure", "--node is missing"),
+            ("--node n1", "--control is missing"),
+            ("--node n1 --control http://127.0.0.1:1", "--control: http:// is not encrypted"),
+            ("--node n1 --control https://127.0.0.1:1", "--tls-ca is missing"),
+            ("--node n1 --control https://127.0.0.1:1 --tls-ca /nowhere", "--tls-ca: /nowhere: No such file"),
+            (&format!("{LAB} --workers 0"), "--workers: 0 is not in 1-256"),
+            (&format!("{LAB} --flow-capacity 7"), "--flow-capacity: 7 is not in 1024"),
+            (&format!("{LAB} --vtep-address here"), "--vtep-address <IP>"),
+            (&format!("{LAB} --config /nowhere"), "--config /nowhere: No such file"),
+            (&format!("{LAB} --config {file}"), "workers: invalid type: string \"many\""),
+        ] {
+            let error = resolve(flags).unwrap_err();
+            assert!(error.contains(expected), "{flags}: {error}");
+        }
+        fs::write(&path, "wokers: 2\n").unwrap();
+        let error = resolve(&format!("{LAB} --config {file}")).unwrap_err();
+        assert!(error.contains("unknown field `wokers`"), "{error}");
+    }
+}

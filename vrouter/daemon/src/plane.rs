@@ -1,0 +1,63 @@
+//! The seam between the agent and the machine: what the agent asks of the data path and of the kernel.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use thiserror::Error;
+use vrouter_forward::frame::{PortId, Time};
+use vrouter_forward::tables::{Epoch, Snapshot};
+use vrouter_objects::MacAddress;
+
+use crate::attachment::NetworkNamespace;
+
+/// The data path of this node, with its devices.
+pub trait DataPlane: Send + Sync + 'static {
+    /// An epoch larger than any before, also over restarts.
+    fn next_epoch(&self) -> Epoch;
+
+    /// Workers forward by this from their next burst on.
+    fn publish(&self, snapshot: Arc<Snapshot>);
+
+    /// Makes the device, or attaches to it where it is there, and gives it to the workers as this port.
+    fn open_port(&self, port: PortId, device: &Device) -> Result<(), PlaneError>;
+
+    /// Takes the port from the workers and removes the device. Of what is not there it is done already.
+    fn close_port(&self, port: PortId, device: &Device) -> Result<(), PlaneError>;
+
+    /// Tunnels end at this address of the node.
+    fn set_vtep(&self, address: IpAddr) -> Result<(), PlaneError>;
+
+    /// The MTU of the link that has this address.
+    fn underlay_mtu(&self, vtep: IpAddr) -> Result<u32, PlaneError>;
+
+    /// The time that flows are measured by.
+    fn now(&self) -> Time;
+
+    /// The last packets that were dropped, oldest first.
+    fn recent_drops(&self) -> Vec<vrouter_forward::DroppedPacket>;
+}
+
+/// An interface's device inside its pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// The pod's network namespace.
+    pub netns: NetworkNamespace,
+    /// The device's name inside it.
+    pub name: String,
+    /// Its MAC address.
+    pub mac: MacAddress,
+    /// Its MTU.
+    pub mtu: u16,
+}
+
+/// The data path or the kernel refused.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct PlaneError(pub String);
+
+impl PlaneError {
+    /// The same, with everything the error has to say.
+    pub fn new(error: &dyn std::error::Error) -> Self {
+        Self(crate::chain(error))
+    }
+}

@@ -1,0 +1,134 @@
+//! The attachments, as a JSON file that people can read too.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use vrouter_forward::frame::PortId;
+use vrouter_objects::{ObjectError, PodName, VmiId, VrfId};
+
+use super::{StateError, file};
+use crate::attachment::{Attachment, ContainerInterface, NetworkNamespace};
+
+/// The file of the attachments.
+#[derive(Debug, Clone)]
+pub struct AttachmentFile {
+    path: PathBuf,
+}
+
+/// What the file holds.
+#[derive(Debug, Default)]
+pub struct LoadedAttachments {
+    /// The boot of the machine they were made in.
+    pub boot_id: String,
+    /// The attachments.
+    pub attachments: Vec<Attachment>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Contents {
+    boot_id: String,
+    attachments: Vec<Record>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    vmi: u32,
+    pod: String,
+    uid: String,
+    container_id: String,
+    interface: String,
+    netns: PathBuf,
+    netns_inode: u64,
+    vrf: u32,
+    mac: String,
+    addresses: Vec<IpAddr>,
+    port: u16,
+    mtu: u16,
+}
+
+impl AttachmentFile {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Replaces the file.
+    pub fn store<'a>(
+        &self,
+        boot_id: &str,
+        attachments: impl Iterator<Item = &'a Attachment>,
+    ) -> Result<(), StateError> {
+        let contents =
+            Contents { boot_id: boot_id.to_owned(), attachments: attachments.map(Record::from).collect() };
+        let contents = serde_json::to_vec_pretty(&contents).map_err(|e| StateError::corrupt(&self.path, e))?;
+        file::replace(&self.path, &contents)
+    }
+
+    /// What was stored last; empty where nothing was.
+    pub fn load(&self) -> Result<LoadedAttachments, StateError> {
+        let Some(contents) = file::read(&self.path)? else { return Ok(LoadedAttachments::default()) };
+        let contents: Contents =
+            serde_json::from_slice(&contents).map_err(|error| StateError::corrupt(&self.path, error))?;
+        let attachments = contents.attachments.into_iter().map(Attachment::try_from);
+        let attachments = attachments.collect::<Result<_, _>>();
+        let attachments = attachments.map_err(|error| StateError::corrupt(&self.path, error))?;
+        Ok(LoadedAttachments { boot_id: contents.boot_id, attachments })
+    }
+}
+
+impl From<&Attachment> for Record {
+    fn from(attachment: &Attachment) -> Self {
+        Self {
+            vmi: attachment.vmi.get(),
+            pod: attachment.pod.to_string(),
+            uid: attachment.uid.clone(),
+            container_id: attachment.interface.container_id.clone(),
+            interface: attachment.interface.name.clone(),
+            netns: attachment.netns.path.clone(),
+            netns_inode: attachment.netns.inode,
+            vrf: attachment.vrf.get(),
+            mac: attachment.mac.to_string(),
+            addresses: attachment.addresses.clone(),
+            port: attachment.port.0,
+            mtu: attachment.mtu,
+        }
+    }
+}
+
+impl TryFrom<Record> for Attachment {
+    type Error = ObjectError;
+
+    fn try_from(record: Record) -> Result<Self, ObjectError> {
+        Ok(Self {
+            vmi: VmiId::new(record.vmi)?,
+            pod: record.pod.parse::<PodName>()?,
+            uid: record.uid,
+            interface: ContainerInterface { container_id: record.container_id, name: record.interface },
+            netns: NetworkNamespace { path: record.netns, inode: record.netns_inode },
+            vrf: VrfId::new(record.vrf)?,
+            mac: record.mac.parse()?,
+            addresses: record.addresses,
+            port: PortId(record.port),
+            mtu: record.mtu,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachment::tests::attachment;
+
+    #[test]
+    fn stored_and_loaded() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = AttachmentFile::new(directory.path().join("attachments.json"));
+        assert!(file.load().unwrap().attachments.is_empty());
+        let attachments = [attachment(1), attachment(2)];
+        file.store("boot", attachments.iter()).unwrap();
+        let loaded = file.load().unwrap();
+        assert_eq!((loaded.boot_id.as_str(), loaded.attachments.as_slice()), ("boot", attachments.as_slice()));
+        std::fs::write(&file.path, "{}").unwrap();
+        assert!(file.load().unwrap_err().to_string().contains("attachments.json is corrupt"));
+    }
+}

@@ -1,0 +1,69 @@
+//! What the node keeps on disk, so that it goes on where it was: the tables last applied, the attachments, and how far
+//! each lease was used up.
+
+mod attachments;
+mod file;
+mod leases;
+mod tables;
+
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+pub use attachments::{AttachmentFile, LoadedAttachments};
+pub use leases::LeaseFile;
+pub use tables::{StoredTables, TableFile};
+
+/// Why something could not be kept or read.
+#[derive(Debug, Error)]
+pub enum StateError {
+    /// The operating system refused.
+    #[error("{action} {}: {error}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The file is not what was written.
+    #[error("{} is corrupt: {reason}", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl StateError {
+    fn corrupt(path: &Path, reason: impl ToString) -> Self {
+        Self::Corrupt { path: path.to_owned(), reason: reason.to_string() }
+    }
+}
+
+/// The places of everything that is kept.
+#[derive(Debug, Clone)]
+pub struct StateFiles {
+    /// The tables last applied.
+    pub tables: TableFile,
+    /// The attachments.
+    pub attachments: AttachmentFile,
+    /// How far each lease was used up.
+    pub leases: LeaseFile,
+}
+
+impl StateFiles {
+    /// The files in this directory, which is made where it is not there.
+    pub fn open(directory: &Path) -> Result<Self, StateError> {
+        file::make_private_directory(directory)?;
+        Ok(Self {
+            tables: TableFile::new(directory.join("tables.bin")),
+            attachments: AttachmentFile::new(directory.join("attachments.json")),
+            leases: LeaseFile::new(directory.join("leases.json")),
+        })
+    }
+}
+
+pub use file::make_private_directory;

@@ -1,0 +1,158 @@
+//! The hash index over the slots: buckets of one cache line, in private memory.
+//!
+//! Readers take no lock. Writers lock a key's home bucket, so two that race for one key meet there. An entry that
+//! finds its home full stands in one of the next buckets, and the home counts it, so that readers know to go on.
+
+use super::slot::FlowIndex;
+use super::sync::{AtomicU32, AtomicU64, Ordering, relax};
+
+const ENTRIES: usize = 7;
+/// How many buckets after its home an entry may stand in.
+const REACH: usize = 8;
+
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Bucket {
+    lock: AtomicU32,
+    /// Entries whose home this is and that stand elsewhere.
+    strayed: AtomicU32,
+    entries: [AtomicU64; ENTRIES],
+}
+
+/// The index. An entry is the hash's upper half and the slot's number plus one; zero is none.
+#[derive(Debug)]
+pub(super) struct Index {
+    buckets: Box<[Bucket]>,
+    mask: usize,
+}
+
+/// Holds the home buckets of two keys.
+pub(super) struct Locked<'a> {
+    first: &'a Bucket,
+    second: Option<&'a Bucket>,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.first.lock.store(0, Ordering::Release);
+        if let Some(second) = self.second {
+            second.lock.store(0, Ordering::Release);
+        }
+    }
+}
+
+impl Bucket {
+    fn acquire(&self) {
+        let mut spins = 0;
+        while self.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            relax(&mut spins);
+        }
+    }
+}
+
+fn entry(hash: u64, slot: FlowIndex) -> u64 {
+    hash & 0xffff_ffff_0000_0000 | u64::from(slot.0 + 1)
+}
+
+impl Index {
+    /// For this many entries, about half full at most.
+    pub(super) fn new(capacity: usize) -> Self {
+        let count = (capacity / 4).next_power_of_two().max(REACH * 2);
+        let bucket = || Bucket {
+            lock: AtomicU32::new(0),
+            strayed: AtomicU32::new(0),
+            entries: std::array::from_fn(|_| AtomicU64::new(0)),
+        };
+        Self { buckets: (0..count).map(|_| bucket()).collect(), mask: count - 1 }
+    }
+
+    fn home(&self, hash: u64) -> usize {
+        hash as usize & self.mask
+    }
+
+    /// Fetches the home bucket ahead of its use.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        vrouter_arch::prefetch_read(&self.buckets[self.home(hash)]);
+    }
+
+    /// The slot with this hash for which `matches` holds.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, mut matches: impl FnMut(FlowIndex) -> bool) -> Option<FlowIndex> {
+        let home = self.home(hash);
+        let mut reach = 0;
+        loop {
+            let bucket = &self.buckets[(home + reach) & self.mask];
+            for word in &bucket.entries {
+                let word = word.load(Ordering::Acquire);
+                if word != 0 && (word ^ hash) >> 32 == 0 {
+                    let slot = FlowIndex(word as u32 - 1);
+                    if matches(slot) {
+                        return Some(slot);
+                    }
+                }
+            }
+            if reach == REACH || self.buckets[home].strayed.load(Ordering::Acquire) == 0 {
+                return None;
+            }
+            reach += 1;
+        }
+    }
+
+    /// Locks the home buckets of two keys, in one order for all.
+    pub(super) fn lock(&self, one: u64, other: u64) -> Locked<'_> {
+        let (low, high) = (self.home(one).min(self.home(other)), self.home(one).max(self.home(other)));
+        let first = &self.buckets[low];
+        first.acquire();
+        let second = (high != low).then(|| &self.buckets[high]);
+        if let Some(second) = second {
+            second.acquire();
+        }
+        Locked { first, second }
+    }
+
+    /// Enters a slot; false if there is no room within reach. The key's home must be locked.
+    pub(super) fn insert(&self, hash: u64, slot: FlowIndex) -> bool {
+        let home = self.home(hash);
+        for reach in 0..=REACH {
+            let bucket = &self.buckets[(home + reach) & self.mask];
+            for word in &bucket.entries {
+                let free = word.load(Ordering::Relaxed) == 0;
+                if reach > 0 && free {
+                    // Readers must know to go on before the entry is there.
+                    self.buckets[home].strayed.fetch_add(1, Ordering::AcqRel);
+                }
+                // Another home's writer may want the same word.
+                if free
+                    && word
+                        .compare_exchange(0, entry(hash, slot), Ordering::AcqRel, Ordering::Relaxed)
+                        .is_ok()
+                {
+                    return true;
+                }
+                if reach > 0 && free {
+                    self.buckets[home].strayed.fetch_sub(1, Ordering::AcqRel);
+                }
+            }
+        }
+        false
+    }
+
+    /// Takes a slot out. The key's home must be locked.
+    pub(super) fn remove(&self, hash: u64, slot: FlowIndex) {
+        let home = self.home(hash);
+        let wanted = entry(hash, slot);
+        for reach in 0..=REACH {
+            let bucket = &self.buckets[(home + reach) & self.mask];
+            for word in &bucket.entries {
+                if word.load(Ordering::Relaxed) == wanted {
+                    word.store(0, Ordering::Release);
+                    if reach > 0 {
+                        self.buckets[home].strayed.fetch_sub(1, Ordering::AcqRel);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+}

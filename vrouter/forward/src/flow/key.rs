@@ -1,0 +1,115 @@
+//! What names one direction of a connection.
+
+use std::hash::{BuildHasher, Hasher};
+
+use vrouter_objects::{IpProtocol, RouterId, VrfId};
+
+use crate::address::Address;
+
+/// Which way a flow's packets came into the cluster. Two flows of one client address and port that came in at
+/// different nodes are different flows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// From within: the source's route leads back to it.
+    Cluster,
+    /// From outside, through this node's `vhost0`.
+    Host,
+    /// From outside, through another node.
+    Router(RouterId),
+}
+
+/// VRF, origin and 5-tuple.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FlowKey {
+    /// The VRF its packets are looked up in.
+    pub vrf: VrfId,
+    /// Where they came into the cluster.
+    pub origin: Origin,
+    /// Source address.
+    pub source: Address,
+    /// Destination address.
+    pub destination: Address,
+    /// Source port, or ICMP identifier.
+    pub source_port: u16,
+    /// Destination port, or ICMP identifier.
+    pub destination_port: u16,
+    /// IP protocol.
+    pub protocol: IpProtocol,
+}
+
+/// How many 64-bit words a packed key has.
+pub(super) const KEY_WORDS: usize = 6;
+
+const ORIGIN_HOST: u32 = u32::MAX;
+
+impl FlowKey {
+    /// The key as the table stores and compares it.
+    #[inline]
+    pub(super) fn pack(&self) -> [u64; KEY_WORDS] {
+        let (source, destination) = (self.source.bits(), self.destination.bits());
+        let origin = match self.origin {
+            Origin::Cluster => 0,
+            Origin::Host => ORIGIN_HOST,
+            Origin::Router(router) => router.get(),
+        };
+        [
+            (source >> 64) as u64,
+            source as u64,
+            (destination >> 64) as u64,
+            destination as u64,
+            u64::from(self.source_port) << 48
+                | u64::from(self.destination_port) << 32
+                | u64::from(self.protocol.0),
+            u64::from(self.vrf.get()) << 32 | u64::from(origin),
+        ]
+    }
+
+    /// The key with these words; `None` where they are not a key.
+    pub(super) fn unpack(words: [u64; KEY_WORDS]) -> Option<Self> {
+        let [source_high, source_low, destination_high, destination_low, ports, vrf_origin] = words;
+        let address = |high: u64, low: u64| Address::from_bits(u128::from(high) << 64 | u128::from(low));
+        let origin = match vrf_origin as u32 {
+            0 => Origin::Cluster,
+            ORIGIN_HOST => Origin::Host,
+            router => Origin::Router(RouterId::new(router).ok()?),
+        };
+        Some(Self {
+            vrf: VrfId::new((vrf_origin >> 32) as u32).ok()?,
+            origin,
+            source: address(source_high, source_low),
+            destination: address(destination_high, destination_low),
+            source_port: (ports >> 48) as u16,
+            destination_port: (ports >> 32) as u16,
+            protocol: IpProtocol(ports as u8),
+        })
+    }
+}
+
+/// Hashes keys with a secret seed: keys are chosen by whoever sends packets.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyHasher(foldhash::quality::FixedState);
+
+impl KeyHasher {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(foldhash::quality::FixedState::with_seed(seed))
+    }
+
+    /// The hash of a packed key.
+    #[inline]
+    pub(super) fn hash(&self, words: &[u64; KEY_WORDS]) -> u64 {
+        let mut hasher = self.0.build_hasher();
+        for word in words {
+            hasher.write_u64(*word);
+        }
+        hasher.finish()
+    }
+
+    /// The hash of any two numbers, such as a flow and a member.
+    #[inline]
+    pub(crate) fn mix(&self, a: u64, b: u64) -> u64 {
+        let mut hasher = self.0.build_hasher();
+        hasher.write_u64(a);
+        hasher.write_u64(b);
+        hasher.finish()
+    }
+}

@@ -1,0 +1,27 @@
+//! The flow table: one entry per direction of a connection.
+//!
+//! Entries are plain data in slots of atomics that `io` maps from a file, so that a process that was killed and
+//! started again finds its connections. They refer to everything else by stable id. The index in front of the slots
+//! is private memory and is built anew at start. Touching an established flow takes no lock and no allocation.
+
+mod index;
+mod key;
+mod quiescence;
+mod record;
+mod slot;
+mod sync;
+mod table;
+mod tcp;
+
+pub use key::{FlowKey, Origin};
+pub use quiescence::{Boundary, Quiescence};
+pub use record::{FlowRecord, FlowState};
+pub use slot::{LAYOUT_VERSION, Slot};
+pub use table::{FlowConfig, FlowTable, Installed, PortShare, Recovered, Timeouts};
+
+pub(crate) use key::KeyHasher;
+pub use slot::Direction;
+pub(crate) use slot::{Actions, FlowIndex, NewFlow, Owner, PackedNextHop};
+pub(crate) use table::{WorkerFlows, tenths};
+pub use tcp::ConnectionState;
+pub(crate) use tcp::Seen;

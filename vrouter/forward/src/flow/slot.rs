@@ -1,0 +1,395 @@
+//! One slot of the flow table: one direction of a connection in two cache lines.
+//!
+//! The first line is read by every packet and written only when a flow comes or goes; the second is written by
+//! every packet of its own direction.
+
+use vrouter_objects::{FloatingIpId, IpProtocol, MemberId, RouterId, VmiId, VrfId};
+
+use super::key::{FlowKey, KEY_WORDS};
+use super::sync::{AtomicU64, Ordering};
+use super::tcp::Seen;
+use crate::address::Address;
+use crate::frame::PortId;
+
+/// The number of a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct FlowIndex(pub(crate) u32);
+
+/// Which side of the connection a flow is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From the one who began.
+    Initiator,
+    /// From the one who answers.
+    Responder,
+}
+
+/// Changes with every change of [`Slot`]'s layout or meaning; a file of another version is not used.
+pub const LAYOUT_VERSION: u32 = 1;
+
+/// One direction of a connection. All zero is a free slot.
+///
+/// Words: 0–5 key · 6 control · 7 owner port, egress VRF · 8–9 translated address · 10 translated port, actions,
+/// seen, epoch · 11 next hop · 12 floating IP, member · 13 packets · 14 bytes · 15 last seen, owner.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Slot {
+    words: [AtomicU64; 16],
+}
+
+const CONTROL: usize = 6;
+const OWNER_PORT_EGRESS_VRF: usize = 7;
+const TRANSLATED_HIGH: usize = 8;
+const TRANSLATED_LOW: usize = 9;
+const DECISION: usize = 10;
+const NEXT_HOP: usize = 11;
+const SERVICE: usize = 12;
+const PACKETS: usize = 13;
+const BYTES: usize = 14;
+const LAST_SEEN_OWNER: usize = 15;
+
+/// Where a slot is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Life {
+    /// Nothing in it.
+    Free,
+    /// Written, but its pair is not in force yet.
+    Prepared,
+    /// In force.
+    Live,
+}
+
+/// A slot's control word: life, direction, and the slot of the other direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Control {
+    pub(super) life: Life,
+    pub(super) direction: Direction,
+    pub(super) reverse: FlowIndex,
+}
+
+impl Control {
+    fn pack(self) -> u64 {
+        let life = match self.life {
+            Life::Free => 0,
+            Life::Prepared => 1,
+            Life::Live => 2,
+        };
+        let direction = match self.direction {
+            Direction::Initiator => 0,
+            Direction::Responder => 4,
+        };
+        u64::from(self.reverse.0) << 32 | life | direction
+    }
+
+    fn unpack(word: u64) -> Self {
+        Self {
+            life: match word & 3 {
+                1 => Life::Prepared,
+                2 => Life::Live,
+                _ => Life::Free,
+            },
+            direction: if word & 4 == 0 { Direction::Initiator } else { Direction::Responder },
+            reverse: FlowIndex((word >> 32) as u32),
+        }
+    }
+}
+
+/// Which parts of a packet a flow translates.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Actions(u8);
+
+impl Actions {
+    /// Nothing.
+    pub(crate) const NONE: Self = Self(0);
+    /// The destination address and port.
+    pub(crate) const DESTINATION: Self = Self(1);
+    /// The source address and port.
+    pub(crate) const SOURCE: Self = Self(2);
+    /// Both.
+    pub(crate) const BOTH: Self = Self(3);
+
+    pub(crate) fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0 && other.0 != 0
+    }
+
+    /// What the other direction must undo.
+    pub(crate) fn reversed(self) -> Self {
+        Self((self.0 & 1) << 1 | (self.0 & 2) >> 1)
+    }
+}
+
+/// A next hop in one word. Unlike [`vrouter_objects::NextHop`] it is already decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PackedNextHop {
+    /// Nothing usable: the packet is dropped and the flow resolved again when the tables change.
+    Unreachable,
+    /// A local interface.
+    Interface(VmiId),
+    /// Another node, by the egress VRF's VNI.
+    Tunnel(RouterId),
+    /// This node.
+    Receive,
+}
+
+impl PackedNextHop {
+    fn pack(self) -> u64 {
+        match self {
+            Self::Unreachable => 0,
+            Self::Interface(vmi) => 1 << 32 | u64::from(vmi.get()),
+            Self::Tunnel(router) => 2 << 32 | u64::from(router.get()),
+            Self::Receive => 3 << 32,
+        }
+    }
+
+    fn unpack(word: u64) -> Self {
+        let id = word as u32;
+        let decided = match word >> 32 {
+            1 => VmiId::new(id).map(Self::Interface),
+            2 => RouterId::new(id).map(Self::Tunnel),
+            3 => Ok(Self::Receive),
+            _ => Ok(Self::Unreachable),
+        };
+        decided.unwrap_or(Self::Unreachable)
+    }
+}
+
+/// Everything about one direction when it begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewFlow {
+    pub(crate) key: FlowKey,
+    pub(crate) actions: Actions,
+    /// The new destination, or where only the source is translated the new source. Where both are, the new source is
+    /// the reverse flow's destination.
+    pub(crate) translated: Address,
+    pub(crate) translated_port: u16,
+    pub(crate) egress_vrf: VrfId,
+    pub(crate) next_hop: PackedNextHop,
+    pub(crate) service: Option<(FloatingIpId, MemberId)>,
+    pub(crate) seen: Seen,
+}
+
+/// Who a flow counts against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) port: PortId,
+    /// `None`: it came out of a tunnel.
+    pub(crate) vmi: Option<VmiId>,
+}
+
+/// The part of a slot that deciding about a packet needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Decision {
+    pub(crate) translated_port: u16,
+    pub(crate) actions: Actions,
+    pub(crate) seen: Seen,
+    pub(crate) epoch: u32,
+}
+
+impl Decision {
+    fn pack(self) -> u64 {
+        u64::from(self.translated_port) << 48
+            | u64::from(self.actions.0) << 40
+            | u64::from(self.seen.0) << 32
+            | u64::from(self.epoch)
+    }
+
+    fn unpack(word: u64) -> Self {
+        Self {
+            translated_port: (word >> 48) as u16,
+            actions: Actions((word >> 40) as u8 & 3),
+            seen: Seen((word >> 32) as u8),
+            epoch: word as u32,
+        }
+    }
+}
+
+impl Slot {
+    /// A free slot.
+    pub fn new() -> Self {
+        Self { words: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+
+    #[inline]
+    fn load(&self, word: usize) -> u64 {
+        self.words[word].load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn store(&self, word: usize, value: u64) {
+        self.words[word].store(value, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn key_words(&self) -> [u64; KEY_WORDS] {
+        std::array::from_fn(|word| self.load(word))
+    }
+
+    #[inline]
+    pub(super) fn has_key(&self, words: &[u64; KEY_WORDS]) -> bool {
+        // One comparison without branches in between: a tag matched already, so all words almost surely do.
+        (0..KEY_WORDS).fold(0, |difference, word| difference | (self.load(word) ^ words[word])) == 0
+    }
+
+    pub(crate) fn key(&self) -> Option<FlowKey> {
+        FlowKey::unpack(self.key_words())
+    }
+
+    #[inline]
+    pub(super) fn control(&self) -> Control {
+        Control::unpack(self.words[CONTROL].load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_control(&self, control: Control) {
+        self.words[CONTROL].store(control.pack(), Ordering::Release);
+    }
+
+    pub(super) fn free(&self) {
+        self.words[CONTROL].store(0, Ordering::Release);
+    }
+
+    pub(crate) fn direction(&self) -> Direction {
+        self.control().direction
+    }
+
+    #[inline]
+    pub(crate) fn reverse(&self) -> FlowIndex {
+        self.control().reverse
+    }
+
+    /// The slot's second cache line, the one its packets write.
+    #[inline]
+    pub(super) fn second_line(&self) -> &AtomicU64 {
+        &self.words[TRANSLATED_HIGH]
+    }
+
+    #[inline]
+    pub(super) fn protocol(&self) -> IpProtocol {
+        IpProtocol(self.load(4) as u8)
+    }
+
+    /// Writes all but the control word.
+    pub(super) fn fill(&self, flow: &NewFlow, owner: Owner, epoch: u32, now: u32) {
+        for (word, value) in flow.key.pack().into_iter().enumerate() {
+            self.store(word, value);
+        }
+        let translated = flow.translated.bits();
+        let decision =
+            Decision { translated_port: flow.translated_port, actions: flow.actions, seen: flow.seen, epoch };
+        self.store(OWNER_PORT_EGRESS_VRF, u64::from(owner.port.0) << 32 | u64::from(flow.egress_vrf.get()));
+        self.store(TRANSLATED_HIGH, (translated >> 64) as u64);
+        self.store(TRANSLATED_LOW, translated as u64);
+        self.store(DECISION, decision.pack());
+        self.store(NEXT_HOP, flow.next_hop.pack());
+        self.set_service(flow.service);
+        self.store(PACKETS, 0);
+        self.store(BYTES, 0);
+        let vmi = owner.vmi.map_or(0, VmiId::get);
+        self.store(LAST_SEEN_OWNER, u64::from(now) << 32 | u64::from(vmi));
+    }
+
+    #[inline]
+    pub(crate) fn decision(&self) -> Decision {
+        Decision::unpack(self.load(DECISION))
+    }
+
+    #[inline]
+    pub(crate) fn translated(&self) -> Address {
+        Address::from_bits(
+            u128::from(self.load(TRANSLATED_HIGH)) << 64 | u128::from(self.load(TRANSLATED_LOW)),
+        )
+    }
+
+    #[inline]
+    pub(crate) fn next_hop(&self) -> PackedNextHop {
+        PackedNextHop::unpack(self.load(NEXT_HOP))
+    }
+
+    pub(crate) fn set_next_hop(&self, next_hop: PackedNextHop) {
+        self.store(NEXT_HOP, next_hop.pack());
+    }
+
+    #[inline]
+    pub(crate) fn egress_vrf(&self) -> Option<VrfId> {
+        VrfId::new(self.load(OWNER_PORT_EGRESS_VRF) as u32).ok()
+    }
+
+    pub(crate) fn owner(&self) -> Owner {
+        let port = PortId((self.load(OWNER_PORT_EGRESS_VRF) >> 32) as u16);
+        Owner { port, vmi: VmiId::new(self.load(LAST_SEEN_OWNER) as u32).ok() }
+    }
+
+    pub(crate) fn service(&self) -> Option<(FloatingIpId, MemberId)> {
+        let word = self.load(SERVICE);
+        Some((FloatingIpId::new((word >> 32) as u32).ok()?, MemberId::new(word as u32).ok()?))
+    }
+
+    fn set_service(&self, service: Option<(FloatingIpId, MemberId)>) {
+        let word = service.map_or(0, |(fip, member)| u64::from(fip.get()) << 32 | u64::from(member.get()));
+        self.store(SERVICE, word);
+    }
+
+    pub(crate) fn seen(&self) -> Seen {
+        self.decision().seen
+    }
+
+    /// Changes one part of the decision word; of workers that meet here, none overwrites another's part. Returns
+    /// what was there before.
+    fn update_decision(&self, change: impl Fn(Decision) -> Decision) -> Decision {
+        let mut word = self.load(DECISION);
+        loop {
+            let before = Decision::unpack(word);
+            let after = change(before).pack();
+            match self.words[DECISION].compare_exchange_weak(word, after, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => return before,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Adds what was seen, and returns what had been seen before.
+    pub(crate) fn add_seen(&self, seen: Seen) -> Seen {
+        self.update_decision(|decision| Decision { seen: Seen(decision.seen.0 | seen.0), ..decision }).seen
+    }
+
+    pub(crate) fn set_epoch(&self, epoch: u32) {
+        self.update_decision(|decision| Decision { epoch, ..decision });
+    }
+
+    /// Counts a packet (or a super-frame's) at a time. Counters may miss one where two workers meet.
+    #[inline]
+    pub(crate) fn touch(&self, packets: u64, bytes: u64, now: u32) {
+        self.store(PACKETS, self.load(PACKETS) + packets);
+        self.store(BYTES, self.load(BYTES) + bytes);
+        let word = self.load(LAST_SEEN_OWNER);
+        if (word >> 32) as u32 != now {
+            self.store(LAST_SEEN_OWNER, u64::from(now) << 32 | word & 0xffff_ffff);
+        }
+    }
+
+    pub(crate) fn packets(&self) -> u64 {
+        self.load(PACKETS)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.load(BYTES)
+    }
+
+    pub(crate) fn last_seen(&self) -> u32 {
+        (self.load(LAST_SEEN_OWNER) >> 32) as u32
+    }
+
+    /// Makes the table's clock go on from `now`: a slot cannot have been seen later.
+    pub(super) fn cap_last_seen(&self, now: u32) {
+        if self.last_seen() > now {
+            let word = self.load(LAST_SEEN_OWNER);
+            self.store(LAST_SEEN_OWNER, u64::from(now) << 32 | word & 0xffff_ffff);
+        }
+    }
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,54 @@
+//! IPv4 (RFC 791).
+
+use vrouter_objects::{DropReason, IpProtocol};
+
+use super::{Fragment, Packet, Transport, check_addresses, read_u16, transport};
+use crate::address::{Address, Family};
+
+const MIN_HEADER: usize = 20;
+const MORE_FRAGMENTS: u16 = 0x2000;
+const OFFSET_MASK: u16 = 0x1fff;
+
+pub(super) fn parse(frame: &[u8], ip: usize) -> Result<Packet, DropReason> {
+    let header = frame.get(ip..ip + MIN_HEADER).ok_or(DropReason::PacketTruncated)?;
+    let header_len = usize::from(header[0] & 0x0f) * 4;
+    let total_len = usize::from(read_u16(header, 2));
+    if header[0] >> 4 != 4 || header_len < MIN_HEADER || total_len < header_len {
+        return Err(DropReason::InvalidIpv4);
+    }
+    if frame.len() - ip < total_len {
+        return Err(DropReason::PacketTruncated);
+    }
+    let source = Address::v4([header[12], header[13], header[14], header[15]]);
+    let destination = Address::v4([header[16], header[17], header[18], header[19]]);
+    check_addresses(source, destination)?;
+    let protocol = IpProtocol(header[9]);
+    let fragment = fragment(read_u16(header, 6), read_u16(header, 4));
+    let payload = &frame[ip + header_len..ip + total_len];
+    let header = match fragment {
+        Fragment::Later { .. } => Transport::None,
+        _ => transport::parse(payload, protocol, Family::V4, fragment)?,
+    };
+    Ok(Packet {
+        family: Family::V4,
+        ip: ip as u16,
+        transport: (ip + header_len) as u16,
+        end: (ip + total_len) as u32,
+        source,
+        destination,
+        protocol,
+        fragment,
+        header,
+    })
+}
+
+fn fragment(flags_and_offset: u16, id: u16) -> Fragment {
+    let id = u32::from(id);
+    if flags_and_offset & OFFSET_MASK != 0 {
+        Fragment::Later { id }
+    } else if flags_and_offset & MORE_FRAGMENTS != 0 {
+        Fragment::First { id }
+    } else {
+        Fragment::Whole
+    }
+}

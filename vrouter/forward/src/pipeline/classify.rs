@@ -1,0 +1,121 @@
+//! The third stage: whose packet it is, and whether it may be.
+
+use vrouter_objects::{DropReason, MacAddress, VrfId};
+
+use super::Context;
+use crate::flow::{FlowKey, Origin, Owner};
+use crate::frame::{Frame, Ingress, PortId};
+use crate::parse::{Packet, Parsed, parse};
+use crate::tables::PortEntry;
+
+/// Where a packet came from, as the tables know it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival {
+    pub(super) vrf: VrfId,
+    pub(super) origin: Origin,
+    pub(super) owner: Owner,
+}
+
+/// A frame after its headers were read and its sender established.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Staged {
+    /// It ends here.
+    Drop(DropReason),
+    /// ARP from a local port, its body at this offset.
+    Arp(u16),
+    /// An IP packet, with what its flow is called.
+    Ip(Packet, Arrival, FlowKey, u64),
+}
+
+/// Parses and classifies a frame. `hash` is the flow table's.
+pub(super) fn stage(context: Context<'_>, frame: &Frame, hash: impl Fn(&FlowKey) -> u64) -> Staged {
+    let staged = match frame.ingress {
+        Ingress::Port(port) => from_port(context, frame, port),
+        Ingress::Tunnel { .. } => from_tunnel(context, frame),
+    };
+    match staged {
+        Ok((Parsed::Arp { offset }, _)) => Staged::Arp(offset),
+        Ok((Parsed::Ip(packet), arrival)) => {
+            let key = flow_key(&packet, &arrival, packet.ports());
+            let hash = hash(&key);
+            Staged::Ip(packet, arrival, key, hash)
+        }
+        Err(reason) => Staged::Drop(reason),
+    }
+}
+
+/// What a packet's flow is called.
+pub(super) fn flow_key(packet: &Packet, arrival: &Arrival, ports: (u16, u16)) -> FlowKey {
+    FlowKey {
+        vrf: arrival.vrf,
+        origin: arrival.origin,
+        source: packet.source,
+        destination: packet.destination,
+        source_port: ports.0,
+        destination_port: ports.1,
+        protocol: packet.protocol,
+    }
+}
+
+fn from_port(context: Context<'_>, frame: &Frame, port: PortId) -> Result<(Parsed, Arrival), DropReason> {
+    let entry = context.snapshot.port(port).ok_or(DropReason::UnknownPort)?;
+    let parsed = parse(frame.bytes())?;
+    check_frame_addresses(frame.bytes(), entry)?;
+    if let Parsed::Ip(packet) = &parsed {
+        check_source(packet, entry)?;
+    }
+    let owner = Owner { port, vmi: Some(entry.vmi) };
+    Ok((parsed, Arrival { vrf: entry.vrf, origin: Origin::Cluster, owner }))
+}
+
+/// The source MAC must be the interface's; the destination its gateway's, or a group's.
+fn check_frame_addresses(bytes: &[u8], entry: &PortEntry) -> Result<(), DropReason> {
+    let (destination, source) = (mac_at(bytes, 0), mac_at(bytes, 6));
+    if source != entry.mac {
+        Err(DropReason::SpoofedMac)
+    } else if destination != MacAddress::GATEWAY && !destination.is_multicast() {
+        Err(DropReason::NotForUs)
+    } else {
+        Ok(())
+    }
+}
+
+/// The source IP must be one of the interface's. A host that does not have its address yet may ask whether anybody
+/// else has (RFC 4862 section 5.4), and speak on its link from a link-local one.
+fn check_source(packet: &Packet, entry: &PortEntry) -> Result<(), DropReason> {
+    let own = entry.addresses.contains(&packet.source);
+    let on_link = packet.destination.is_multicast() && is_unspecified_or_link_local(packet);
+    if own || on_link { Ok(()) } else { Err(DropReason::SpoofedAddress) }
+}
+
+fn is_unspecified_or_link_local(packet: &Packet) -> bool {
+    match std::net::IpAddr::from(packet.source) {
+        std::net::IpAddr::V4(address) => address.is_unspecified(),
+        std::net::IpAddr::V6(address) => address.is_unspecified() || address.is_unicast_link_local(),
+    }
+}
+
+fn from_tunnel(context: Context<'_>, frame: &Frame) -> Result<(Parsed, Arrival), DropReason> {
+    let Ingress::Tunnel { source, vni } = frame.ingress else { return Err(DropReason::UnknownPort) };
+    let snapshot = context.snapshot;
+    snapshot.router_at(source.into()).ok_or(DropReason::UnknownVtep)?;
+    let vrf = snapshot.vrf_of_vni(vni).ok_or(DropReason::UnknownVni)?;
+    let parsed = parse(frame.bytes())?;
+    let own = snapshot.own().ok_or(DropReason::UnknownRouterMac)?;
+    if mac_at(frame.bytes(), 0) != own.mac {
+        return Err(DropReason::UnknownRouterMac);
+    }
+    if let Parsed::Arp { .. } = parsed {
+        // Tunnels are routed: nobody asks for addresses through them.
+        return Err(DropReason::InvalidArp);
+    }
+    let owner = Owner { port: PortId(0), vmi: None };
+    Ok((parsed, Arrival { vrf, origin: Origin::Cluster, owner }))
+}
+
+/// The MAC address at this offset of a frame that is long enough.
+pub(super) fn mac_at(bytes: &[u8], at: usize) -> MacAddress {
+    let mut octets = [0; 6];
+    octets.copy_from_slice(&bytes[at..at + 6]);
+    MacAddress(octets)
+}

@@ -1,0 +1,299 @@
+//! The last stages before transmit: rewrite, and out by an interface or tunnel, in pieces where it must be.
+
+use vrouter_objects::{DropReason, MacAddress, VrfId};
+
+use super::{Burst, Context, Outcome, Worker, answer};
+use crate::address::Family;
+use crate::checksum::header_checksum;
+use crate::flow::{Actions, PackedNextHop, Slot, tenths};
+use crate::frame::{Checksum, Egress, Frame, Ingress, Standing};
+use crate::offload::finish_checksum;
+use crate::parse::{Fragment, Packet, Transport, read_u16, write_u16};
+use crate::rewrite::{self, Endpoint, Translation};
+use crate::tables::{PortEntry, RouterEntry};
+
+const ETHERNET: usize = 14;
+const DONT_FRAGMENT: u16 = 0x4000;
+const MORE_FRAGMENTS: u16 = 0x2000;
+
+/// A next hop with everything needed to leave by it.
+#[derive(Clone, Copy)]
+enum Exit<'a> {
+    Port(&'a PortEntry),
+    Tunnel { own: &'a RouterEntry, router: &'a RouterEntry, vni: vrouter_objects::Vni, mtu: u16 },
+}
+
+impl Exit<'_> {
+    fn mtu(&self) -> usize {
+        match self {
+            Self::Port(entry) => usize::from(entry.mtu),
+            Self::Tunnel { mtu, .. } => usize::from(*mtu),
+        }
+    }
+
+    fn macs(&self) -> (MacAddress, MacAddress) {
+        match self {
+            Self::Port(entry) => (entry.mac, MacAddress::GATEWAY),
+            Self::Tunnel { own, router, .. } => (router.mac, own.mac),
+        }
+    }
+
+    fn egress(&self, entropy: u32) -> Egress {
+        match self {
+            Self::Port(entry) => Egress::Port(entry.port),
+            Self::Tunnel { router, vni, .. } => {
+                Egress::Tunnel { destination: router.address, vni: *vni, entropy }
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Sends a packet on by its flow.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        context: Context<'_>,
+        frame: &mut Frame,
+        packet: &Packet,
+        slot: &Slot,
+        hash: u64,
+        burst: &mut Burst,
+    ) -> Outcome {
+        if rewrite::hops_left(frame.bytes(), packet) <= 1 {
+            return answer::time_exceeded(self, context, frame, packet);
+        }
+        let exit = match self.exit(context, slot.next_hop(), slot.egress_vrf()) {
+            Ok(exit) => exit,
+            Err(reason) => return Outcome::Drop(reason),
+        };
+        if matches!((frame.ingress, exit), (Ingress::Tunnel { .. }, Exit::Tunnel { .. })) {
+            // Nodes are a full mesh: what comes from one never goes on to another.
+            return Outcome::Drop(DropReason::RouteLoop);
+        }
+        let too_big = largest_packet(frame, packet) > exit.mtu();
+        if too_big && !may_fragment(frame, packet) {
+            return answer::too_big(self, context, frame, packet, exit.mtu() as u16);
+        }
+        let translation = self.translation(slot);
+        if translation != Translation::default() {
+            let offload = frame.offload;
+            if let Err(reason) = rewrite::translate(frame.bytes_mut(), packet, &offload, &translation) {
+                return Outcome::Drop(reason);
+            }
+        }
+        rewrite::take_hop(frame.bytes_mut(), packet);
+        if matches!(packet.header, Transport::Tcp { .. }) {
+            let headers = if packet.family == Family::V4 { 40 } else { 60 };
+            let (offload, limit) = (frame.offload, exit.mtu().saturating_sub(headers) as u16);
+            rewrite::clamp_segment_size(frame.bytes_mut(), packet, &offload, limit);
+        }
+        slot.touch(packets_in(frame, packet), packet.ip_len() as u64, tenths(context.now));
+        let entropy = entropy(packet, hash);
+        if too_big {
+            return self.fragment(frame, packet, exit, entropy, burst);
+        }
+        write_link_header(frame, packet, exit);
+        Outcome::Forward(exit.egress(entropy))
+    }
+
+    /// Sends an ICMP error on by the flow it is about.
+    pub(super) fn send_error(
+        &self,
+        context: Context<'_>,
+        frame: &mut Frame,
+        packet: &Packet,
+        slot: &Slot,
+    ) -> Outcome {
+        // Nobody is told about an error's own end.
+        if rewrite::hops_left(frame.bytes(), packet) <= 1 {
+            return Outcome::Drop(DropReason::TtlExceeded);
+        }
+        let exit = match self.exit(context, slot.next_hop(), slot.egress_vrf()) {
+            Ok(exit) => exit,
+            Err(reason) => return Outcome::Drop(reason),
+        };
+        if packet.ip_len() > exit.mtu() {
+            return Outcome::Drop(DropReason::TooBig);
+        }
+        rewrite::take_hop(frame.bytes_mut(), packet);
+        write_link_header(frame, packet, exit);
+        Outcome::Forward(exit.egress(0))
+    }
+
+    fn exit<'a>(
+        &self,
+        context: Context<'a>,
+        next_hop: PackedNextHop,
+        vrf: Option<VrfId>,
+    ) -> Result<Exit<'a>, DropReason> {
+        let snapshot = context.snapshot;
+        match next_hop {
+            PackedNextHop::Interface(vmi) => {
+                snapshot.port_of(vmi).map(Exit::Port).ok_or(DropReason::InterfaceDown)
+            }
+            PackedNextHop::Tunnel(router) => {
+                let invalid = DropReason::InvalidNextHop;
+                let own = snapshot.own().ok_or(invalid)?;
+                let router = snapshot.router(router).ok_or(invalid)?;
+                let vni = vrf.and_then(|vrf| snapshot.vrf(vrf)).ok_or(invalid)?.vni;
+                // The route leads back to ourselves: the address is ours to know, and nobody has it.
+                if router.id == own.id {
+                    return Err(DropReason::RouteLoop);
+                }
+                Ok(Exit::Tunnel { own, router, vni, mtu: self.shared.config.tunnel_mtu })
+            }
+            // No vhost0 is attached.
+            PackedNextHop::Receive => Err(DropReason::InterfaceDown),
+            PackedNextHop::Unreachable => Err(DropReason::NoRoute),
+        }
+    }
+
+    /// What a flow changes in its packets.
+    #[inline]
+    fn translation(&self, slot: &Slot) -> Translation {
+        let decision = slot.decision();
+        if decision.actions == Actions::NONE {
+            return Translation::default();
+        }
+        let first = Endpoint { address: slot.translated(), port: decision.translated_port };
+        if !decision.actions.has(Actions::DESTINATION) {
+            return Translation { source: Some(first), destination: None };
+        }
+        // Where both ends are translated, the new source is what the other direction answers to.
+        let source = decision.actions.has(Actions::SOURCE).then(|| {
+            let reverse = self.shared.flows.slot(slot.reverse()).key();
+            reverse.map(|key| Endpoint { address: key.destination, port: key.destination_port })
+        });
+        Translation { source: source.flatten(), destination: Some(first) }
+    }
+
+    /// Sends an IPv4 packet in fragments (RFC 791 section 3.2). The frame itself ends here.
+    fn fragment(
+        &mut self,
+        frame: &mut Frame,
+        packet: &Packet,
+        exit: Exit<'_>,
+        entropy: u32,
+        burst: &mut Burst,
+    ) -> Outcome {
+        finish_checksum(frame);
+        let header_len = packet.ip_header_len();
+        let piece_len = (exit.mtu().saturating_sub(header_len)) & !7;
+        if piece_len == 0 {
+            return Outcome::Drop(DropReason::TooBig);
+        }
+        let ip = usize::from(packet.ip);
+        let (payload_start, end) = (usize::from(packet.transport), packet.end as usize);
+        let old = read_u16(frame.bytes(), ip + 6);
+        for (number, start) in (payload_start..end).step_by(piece_len).enumerate() {
+            let piece_end = (start + piece_len).min(end);
+            let mut piece = burst.spare_frame();
+            piece.ingress = frame.ingress;
+            piece.set_len(ETHERNET + header_len + piece_end - start);
+            let bytes = piece.bytes_mut();
+            bytes[ETHERNET..ETHERNET + header_len].copy_from_slice(&frame.bytes()[ip..payload_start]);
+            bytes[ETHERNET + header_len..].copy_from_slice(&frame.bytes()[start..piece_end]);
+            let more = if piece_end < end { MORE_FRAGMENTS } else { old & MORE_FRAGMENTS };
+            let offset = (old & 0x1fff) + (number * piece_len / 8) as u16;
+            let total = (header_len + piece_end - start) as u16;
+            write_u16(bytes, ETHERNET + 2, total);
+            write_u16(bytes, ETHERNET + 6, more | offset);
+            write_u16(bytes, ETHERNET + 10, 0);
+            let checksum = header_checksum(&bytes[ETHERNET..ETHERNET + header_len]);
+            write_u16(bytes, ETHERNET + 10, checksum);
+            write_macs(bytes, exit, Family::V4);
+            piece.standing = Standing::Made;
+            piece.egress = Some(exit.egress(entropy));
+            self.count_piece(&piece);
+            self.made.push(piece);
+        }
+        Outcome::Fragmented
+    }
+
+    fn count_piece(&self, piece: &Frame) {
+        self.counters().originated.add(1);
+        if let Some(Egress::Port(port)) = piece.egress {
+            self.counters().tx(port, piece.len());
+        }
+    }
+}
+
+/// The inner flow's hash for the underlay. Fragments have no ports, so all of a datagram's go by its addresses.
+fn entropy(packet: &Packet, hash: u64) -> u32 {
+    match packet.fragment {
+        Fragment::Whole => (hash >> 32) as u32,
+        Fragment::First { .. } | Fragment::Later { .. } => {
+            let mixed = packet.source.bits() ^ packet.destination.bits().rotate_left(17);
+            ((mixed as u64 ^ (mixed >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+        }
+    }
+}
+
+/// The largest IP packet that a frame is or will be cut into.
+fn largest_packet(frame: &Frame, packet: &Packet) -> usize {
+    match frame.offload.segmentation {
+        Some(segmentation) => {
+            let headers = packet.ip_header_len() + transport_header_len(packet);
+            packet.ip_len().min(headers + usize::from(segmentation.size.get()))
+        }
+        None => packet.ip_len(),
+    }
+}
+
+fn transport_header_len(packet: &Packet) -> usize {
+    match packet.header {
+        Transport::Tcp { header_len, .. } => header_len.into(),
+        Transport::Udp { .. } => 8,
+        _ => 0,
+    }
+}
+
+/// How many packets a frame stands for.
+fn packets_in(frame: &Frame, packet: &Packet) -> u64 {
+    match frame.offload.segmentation {
+        Some(segmentation) => {
+            let payload = packet.ip_len() - packet.ip_header_len() - transport_header_len(packet);
+            payload.div_ceil(segmentation.size.get().into()).max(1) as u64
+        }
+        None => 1,
+    }
+}
+
+/// IPv4 without "don't fragment", and one packet: a router may cut it.
+fn may_fragment(frame: &Frame, packet: &Packet) -> bool {
+    packet.family == Family::V4
+        && frame.offload.segmentation.is_none()
+        && read_u16(frame.bytes(), usize::from(packet.ip) + 6) & DONT_FRAGMENT == 0
+}
+
+/// Puts the link header for its exit in front of the IP packet, which becomes the frame's whole contents.
+fn write_link_header(frame: &mut Frame, packet: &Packet, exit: Exit<'_>) {
+    trim_to_packet(frame, packet);
+    write_macs(frame.bytes_mut(), exit, packet.family);
+}
+
+/// Leaves 14 bytes before the IP packet, and nothing behind it.
+pub(super) fn trim_to_packet(frame: &mut Frame, packet: &Packet) {
+    frame.truncate(packet.end as usize);
+    let tag = usize::from(packet.ip) - ETHERNET;
+    if tag > 0 {
+        frame.take_front(tag);
+        if let Checksum::Partial { start, offset } = frame.offload.checksum {
+            frame.offload.checksum = Checksum::Partial { start: start - tag as u16, offset };
+        }
+    }
+}
+
+fn write_macs(bytes: &mut [u8], exit: Exit<'_>, family: Family) {
+    let (destination, source) = exit.macs();
+    write_ethernet(bytes, destination, source, family);
+}
+
+/// Writes an Ethernet header at the start of a frame.
+pub(super) fn write_ethernet(bytes: &mut [u8], destination: MacAddress, source: MacAddress, family: Family) {
+    let ethertype: u16 = if family == Family::V4 { 0x0800 } else { 0x86dd };
+    bytes[..6].copy_from_slice(&destination.0);
+    bytes[6..12].copy_from_slice(&source.0);
+    write_u16(bytes, 12, ethertype);
+}

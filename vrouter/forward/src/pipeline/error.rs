@@ -1,0 +1,70 @@
+//! ICMP errors on their way to whoever sent the packet they quote: translated back like the flow's replies, outside
+//! and inside (RFC 5508 section 4.2).
+
+use vrouter_objects::DropReason;
+
+use super::classify::Arrival;
+use super::{Context, Outcome, Worker};
+use crate::flow::{Actions, FlowKey, Slot};
+use crate::frame::Frame;
+use crate::parse::{Packet, parse_quoted};
+use crate::rewrite::{Endpoint, Translation, translate_error};
+
+/// Bytes of ICMP header before the quoted packet.
+const ICMP_HEADER: usize = 8;
+
+/// Relays an error along the reverse of the flow whose packet it quotes.
+pub(super) fn relay(
+    worker: &mut Worker,
+    context: Context<'_>,
+    frame: &mut Frame,
+    packet: &Packet,
+    arrival: &Arrival,
+) -> Outcome {
+    let offset = usize::from(packet.transport) + ICMP_HEADER;
+    let quoted = match parse_quoted(&frame.bytes()[..packet.end as usize], offset, packet.family) {
+        Ok(quoted) => quoted,
+        Err(reason) => return Outcome::Drop(reason),
+    };
+    // The quoted packet went out by one direction of a flow; the error comes in like a packet of the other.
+    let key = FlowKey {
+        vrf: arrival.vrf,
+        origin: arrival.origin,
+        source: quoted.destination,
+        destination: quoted.source,
+        source_port: quoted.ports.1,
+        destination_port: quoted.ports.0,
+        protocol: quoted.protocol,
+    };
+    let flows = &worker.shared.flows;
+    let Some(index) = flows.find(&key, flows.hash(&key)) else {
+        return Outcome::Drop(DropReason::IcmpUnrelated);
+    };
+    let slot = flows.slot(index);
+    let (replies, sender) = translations(worker, slot, &key);
+    // A router on the way keeps its name; the translated host itself goes by the one the sender knows.
+    let from_host = packet.source == key.source;
+    let outer =
+        Translation { source: replies.source.filter(|_| from_host), destination: replies.destination };
+    if sender != Translation::default() {
+        translate_error(frame.bytes_mut(), packet, &quoted, &outer, &sender);
+    }
+    worker.send_error(context, frame, packet, slot)
+}
+
+/// What the flow's replies are translated to, and what that makes of the quoted packet's ends.
+fn translations(worker: &Worker, slot: &Slot, key: &FlowKey) -> (Translation, Translation) {
+    let actions = slot.decision().actions;
+    let partner = worker.shared.flows.slot(slot.reverse()).key();
+    // The partner's key is the quoted packet as its sender sent it.
+    let Some(sent) = partner.filter(|_| actions != Actions::NONE) else {
+        return (Translation::default(), Translation::default());
+    };
+    let sent_source = Endpoint { address: sent.source, port: sent.source_port };
+    let sent_destination = Endpoint { address: sent.destination, port: sent.destination_port };
+    let replies = Translation {
+        source: (sent.destination != key.source).then_some(sent_destination),
+        destination: (sent.source != key.destination).then_some(sent_source),
+    };
+    (replies, Translation { source: Some(sent_source), destination: Some(sent_destination) })
+}

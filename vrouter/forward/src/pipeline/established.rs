@@ -1,0 +1,278 @@
+//! The fifth stage: finding a packet's flow, and whether what the flow was decided by still holds.
+
+use vrouter_objects::{DropReason, IpProtocol};
+
+use super::classify::{Arrival, flow_key};
+use super::fragments::Reassociated;
+use super::resolve::{Located, locate, packed_next_hop};
+use super::{Burst, Context, Outcome, Worker, answer, error, local};
+use crate::address::Address;
+use crate::flow::{Actions, ConnectionState, Direction, FlowIndex, FlowKey, PackedNextHop, Slot};
+use crate::frame::Frame;
+use crate::observer::Observer;
+use crate::parse::{Fragment, IcmpKind, Packet, TcpFlags, Transport};
+use crate::tables::{PoolState, Vrf};
+
+/// Whether a flow may go on as it was decided.
+enum Standing {
+    /// It may.
+    Valid,
+    /// Its decision is void; this packet may decide anew.
+    Anew,
+    /// Its member is gone with the connection's state: the client is to be told.
+    MemberGone,
+    /// Its decision is void, and only the other side can decide anew.
+    Void,
+}
+
+/// The control bits of a TCP packet.
+pub(super) const fn tcp_flags(packet: &Packet) -> Option<TcpFlags> {
+    match packet.header {
+        Transport::Tcp { flags, .. } => Some(flags),
+        _ => None,
+    }
+}
+
+impl Worker {
+    /// Takes an IP packet from its flow to its egress.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn ip<O: Observer>(
+        &mut self,
+        context: Context<'_>,
+        frame: &mut Frame,
+        packet: &Packet,
+        arrival: &Arrival,
+        (key, hash): (FlowKey, u64),
+        burst: &mut Burst,
+        observer: &mut O,
+    ) -> Outcome {
+        match (packet.fragment, packet.header) {
+            (_, Transport::Icmp { kind: IcmpKind::Neighbour }) => {
+                super::neighbour::answer(context, frame, packet, arrival)
+            }
+            _ if packet.destination.is_multicast() => Outcome::Drop(DropReason::Multicast),
+            (Fragment::Whole, Transport::Icmp { kind: IcmpKind::Error }) => {
+                error::relay(self, context, frame, packet, arrival)
+            }
+            (Fragment::Whole, _) => self.flow(context, frame, packet, arrival, key, hash, burst, observer),
+            (Fragment::First { id }, _) => {
+                let outcome = self.flow(context, frame, packet, arrival, key, hash, burst, observer);
+                let followers = self.fragments.first(context.now, packet, arrival, id, outcome);
+                self.release(context, followers, burst, observer);
+                outcome
+            }
+            (Fragment::Later { id }, _) => {
+                self.later_fragment(context, frame, packet, arrival, id, burst, observer)
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn later_fragment<O: Observer>(
+        &mut self,
+        context: Context<'_>,
+        frame: &mut Frame,
+        packet: &Packet,
+        arrival: &Arrival,
+        id: u32,
+        burst: &mut Burst,
+        observer: &mut O,
+    ) -> Outcome {
+        match self.fragments.later(context.now, packet, arrival, id, frame) {
+            Reassociated::Ports(ports) => {
+                let key = flow_key(packet, arrival, ports);
+                let hash = self.shared.flows.hash(&key);
+                self.flow(context, frame, packet, arrival, key, hash, burst, observer)
+            }
+            Reassociated::Held => Outcome::Hold,
+            Reassociated::Doomed(reason) => Outcome::Drop(reason),
+        }
+    }
+
+    /// Sends on the fragments that waited for their first.
+    fn release<O: Observer>(
+        &mut self,
+        context: Context<'_>,
+        followers: Vec<Frame>,
+        burst: &mut Burst,
+        observer: &mut O,
+    ) {
+        for follower in followers {
+            // Frames that leave go back to the pool of full-sized ones.
+            let mut frame = burst.spare_frame();
+            frame.copy_from(&follower);
+            self.counters().held.sub(1);
+            let shared = std::sync::Arc::clone(&self.shared);
+            let staged = super::classify::stage(context, &frame, |key| shared.flows.hash(key));
+            let outcome = self.decide(context, &mut frame, staged, burst, observer);
+            self.account(context, &mut frame, outcome, observer);
+            self.made.push(frame);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn flow<O: Observer>(
+        &mut self,
+        context: Context<'_>,
+        frame: &mut Frame,
+        packet: &Packet,
+        arrival: &Arrival,
+        key: FlowKey,
+        hash: u64,
+        burst: &mut Burst,
+        observer: &mut O,
+    ) -> Outcome {
+        let Some(index) = self.shared.flows.find(&key, hash) else {
+            if let Some(outcome) = local::serve(context, frame, packet, arrival) {
+                return outcome;
+            }
+            return self.resolve(context, frame, packet, arrival, key, hash, burst, observer);
+        };
+        let slot = self.shared.flows.slot(index);
+        let decision = slot.decision();
+        let flags = tcp_flags(packet);
+        if decision.epoch != context.snapshot.epoch().0 {
+            match self.revalidate(context, slot, &key, flags) {
+                Standing::Valid => {}
+                Standing::Anew => {
+                    self.forget(index);
+                    return self.resolve(context, frame, packet, arrival, key, hash, burst, observer);
+                }
+                Standing::MemberGone => {
+                    self.forget(index);
+                    return answer::refuse(self, context, frame, packet, DropReason::MemberGone);
+                }
+                Standing::Void => {
+                    self.forget(index);
+                    return Outcome::Drop(DropReason::NoFlow);
+                }
+            }
+        }
+        if flags.is_none_or(|flags| flags.any(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST))
+            || !decision.seen.is_settled()
+        {
+            if flags.is_some_and(TcpFlags::is_opening) && self.is_over(slot) {
+                self.forget(index);
+                return self.resolve(context, frame, packet, arrival, key, hash, burst, observer);
+            }
+            self.note(slot, flags);
+        }
+        self.send(context, frame, packet, slot, hash, burst)
+    }
+
+    /// Forgets a connection.
+    pub(super) fn forget(&mut self, index: FlowIndex) {
+        let shared = std::sync::Arc::clone(&self.shared);
+        shared.flows.remove(&mut self.flows, index);
+    }
+
+    /// Whether a connection has ended, so that a SYN on its ports begins another.
+    fn is_over(&self, slot: &Slot) -> bool {
+        self.shared.flows.state(slot) == ConnectionState::Closed
+    }
+
+    /// Notes what a packet shows of its connection's state.
+    fn note(&self, slot: &Slot, flags: Option<TcpFlags>) {
+        let flows = &self.shared.flows;
+        let before = slot.seen();
+        let after = before.with(flags, flows.slot(slot.reverse()).seen());
+        if after == before {
+            return;
+        }
+        let before = slot.add_seen(after);
+        if before == crate::flow::Seen::default() && slot.direction() == Direction::Responder {
+            flows.replied(slot);
+        }
+    }
+
+    /// Checks a flow against tables that are newer than its last check.
+    fn revalidate(
+        &self,
+        context: Context<'_>,
+        slot: &Slot,
+        key: &FlowKey,
+        flags: Option<TcpFlags>,
+    ) -> Standing {
+        let flows = &self.shared.flows;
+        let is_initiator = slot.direction() == Direction::Initiator;
+        let initiator = if is_initiator { slot } else { flows.slot(slot.reverse()) };
+        let Some(initiator_key) = initiator.key() else { return Standing::Void };
+        let standing = self.revalidate_service(context, initiator, &initiator_key, flags);
+        match standing {
+            Standing::Valid => {}
+            // The other side's packets cannot choose a member.
+            _ if !is_initiator => return Standing::Void,
+            other => return other,
+        }
+        let destination = if slot.decision().actions.has(Actions::DESTINATION) {
+            slot.translated()
+        } else {
+            key.destination
+        };
+        let next_hop = self.next_hop_now(context, slot, destination);
+        if next_hop != slot.next_hop() {
+            slot.set_next_hop(next_hop);
+        }
+        slot.set_epoch(context.snapshot.epoch().0);
+        Standing::Valid
+    }
+
+    fn next_hop_now(&self, context: Context<'_>, slot: &Slot, destination: Address) -> PackedNextHop {
+        let Some(vrf) = slot.egress_vrf() else { return PackedNextHop::Unreachable };
+        match locate(context.snapshot, vrf, destination) {
+            Located::Hop { next_hop, .. } => {
+                packed_next_hop(next_hop, |parts| {
+                    // A flow stays with its part of an ECMP route as long as there is that part.
+                    let now = slot.next_hop();
+                    let still =
+                        parts.iter().any(|part| packed_next_hop(part, |_| PackedNextHop::Unreachable) == now);
+                    if still {
+                        now
+                    } else {
+                        super::resolve::choose_part(parts, u64::from(slot.decision().translated_port))
+                    }
+                })
+            }
+            _ => PackedNextHop::Unreachable,
+        }
+    }
+
+    fn revalidate_service(
+        &self,
+        context: Context<'_>,
+        initiator: &Slot,
+        key: &FlowKey,
+        flags: Option<TcpFlags>,
+    ) -> Standing {
+        let located = locate(context.snapshot, key.vrf, key.destination);
+        let Some((fip_id, member)) = initiator.service() else {
+            // What was a plain address may have become a service's.
+            return match located {
+                Located::Service(_) => Standing::Anew,
+                _ => Standing::Valid,
+            };
+        };
+        let fip = match located {
+            Located::Service(fip) if fip.id == fip_id => fip,
+            _ => return Standing::Anew,
+        };
+        if fip.generation.0 <= initiator.decision().epoch {
+            return Standing::Valid;
+        }
+        let Some(listener) = fip.listener(key.protocol, key.destination_port) else { return Standing::Anew };
+        let is_tcp = key.protocol == IpProtocol::TCP;
+        let opening = flags.is_some_and(TcpFlags::is_opening);
+        match listener.state_of(member) {
+            PoolState::Active => Standing::Valid,
+            PoolState::Draining if is_tcp && !opening => Standing::Valid,
+            PoolState::Draining if !listener.has_active() => Standing::Valid,
+            PoolState::Gone if is_tcp && !opening => Standing::MemberGone,
+            PoolState::Draining | PoolState::Gone => Standing::Anew,
+        }
+    }
+}
+
+/// The VRF a packet arrived in.
+pub(super) fn arrival_vrf<'a>(context: Context<'a>, arrival: &Arrival) -> Option<&'a Vrf> {
+    context.snapshot.vrf(arrival.vrf)
+}

@@ -1,0 +1,73 @@
+//! The fourth stage: what the router answers itself, at a network's gateway address.
+
+use vrouter_objects::DropReason;
+
+use super::answer::send_back;
+use super::classify::Arrival;
+use super::egress::trim_to_packet;
+use super::established::arrival_vrf;
+use super::{Context, Outcome};
+use crate::address::Family;
+use crate::checksum::Delta;
+use crate::frame::{Frame, Ingress};
+use crate::parse::{EchoRole, Fragment, IcmpKind, IcmpTypes, Packet, Transport, read_u16, write_u16};
+use crate::rewrite::address_fields;
+use vrouter_objects::IpProtocol;
+
+/// Serves a packet to this node's gateway address; `None`: it is to somebody else. The gateway is on every node
+/// alike, so only local senders mean this one.
+pub(super) fn serve(
+    context: Context<'_>,
+    frame: &mut Frame,
+    packet: &Packet,
+    arrival: &Arrival,
+) -> Option<Outcome> {
+    let local = matches!(frame.ingress, Ingress::Port(_));
+    if !local || !arrival_vrf(context, arrival)?.is_gateway(packet.destination) {
+        return None;
+    }
+    let later = matches!(packet.fragment, Fragment::Later { .. });
+    let echo = match packet.header {
+        Transport::Icmp { kind: IcmpKind::Echo { role: EchoRole::Request, .. } } => true,
+        // The rest of a large ping goes back as it came.
+        Transport::None => later && matches!(packet.protocol, IpProtocol::ICMP | IpProtocol::ICMPV6),
+        _ => false,
+    };
+    if !echo {
+        return Some(Outcome::Drop(DropReason::NoService));
+    }
+    echo_reply(frame, packet);
+    trim_to_packet(frame, packet);
+    Some(
+        send_back(context, frame, packet.family)
+            .map_or(Outcome::Drop(DropReason::InterfaceDown), Outcome::Answer),
+    )
+}
+
+/// Turns an echo request, or a later fragment of one, into the reply.
+fn echo_reply(frame: &mut Frame, packet: &Packet) {
+    let (source_at, destination_at, len) = address_fields(packet.family);
+    let (ip, transport) = (usize::from(packet.ip), usize::from(packet.transport));
+    let bytes = frame.bytes_mut();
+    // Swapping the addresses leaves every sum over both of them as it was.
+    for at in 0..len {
+        bytes.swap(ip + source_at + at, ip + destination_at + at);
+    }
+    match packet.family {
+        Family::V4 => {
+            let old = read_u16(bytes, ip + 8);
+            let new = 64 << 8 | old & 0xff;
+            write_u16(bytes, ip + 8, new);
+            let checksum = Delta::default().word(old, new).apply(read_u16(bytes, ip + 10));
+            write_u16(bytes, ip + 10, checksum);
+        }
+        Family::V6 => bytes[ip + 7] = 64,
+    }
+    if matches!(packet.header, Transport::Icmp { .. }) {
+        let old = read_u16(bytes, transport);
+        let new = u16::from(IcmpTypes::of(packet.family).echo_reply) << 8;
+        write_u16(bytes, transport, new);
+        let checksum = Delta::default().word(old, new).apply(read_u16(bytes, transport + 2));
+        write_u16(bytes, transport + 2, checksum);
+    }
+}

@@ -1,0 +1,311 @@
+//! The sixth stage, for the first packet of a flow only: service, member, route, and both directions installed
+//! together.
+
+use vrouter_objects::{DropReason, IpProtocol, NextHop, NoMembers, VrfId};
+
+use super::classify::Arrival;
+use super::established::tcp_flags;
+use super::{Burst, Context, Outcome, Worker, answer};
+use crate::address::Address;
+use crate::flow::{Actions, ConnectionState, FlowKey, Installed, NewFlow, PackedNextHop, Seen};
+use crate::frame::Frame;
+use crate::observer::{Event, Observer};
+use crate::parse::{Packet, TcpFlags};
+use crate::rewrite::Endpoint;
+use crate::tables::{FipEntry, MemberEntry, Snapshot};
+
+/// How many VRFs a packet may be handed through.
+const MAX_VRFS: usize = 4;
+/// How many source ports are tried where two connections would look alike to the one they go to.
+const PORT_TRIES: u64 = 32;
+
+/// What is at an address.
+pub(super) enum Located<'a> {
+    /// A service.
+    Service(&'a FipEntry),
+    /// A next hop that packets leave by.
+    Hop {
+        /// The VRF whose route it is.
+        vrf: VrfId,
+        /// The next hop: an interface, a tunnel, several of them, or this node.
+        next_hop: &'a NextHop,
+    },
+    /// Nobody, and the sender is to be told.
+    Reject,
+    /// Nobody.
+    Nowhere(DropReason),
+}
+
+/// Looks an address up, from VRF to VRF.
+pub(super) fn locate(snapshot: &Snapshot, vrf: VrfId, address: Address) -> Located<'_> {
+    let mut id = vrf;
+    for _ in 0..MAX_VRFS {
+        let Some(vrf) = snapshot.vrf(id) else { return Located::Nowhere(DropReason::InvalidNextHop) };
+        if let Some(fip) = vrf.floating_ip(address) {
+            return Located::Service(fip);
+        }
+        match vrf.route(address) {
+            None => return Located::Nowhere(DropReason::NoRoute),
+            Some(NextHop::VrfTranslate(next)) => id = *next,
+            Some(NextHop::Discard) => return Located::Nowhere(DropReason::DiscardRoute),
+            Some(NextHop::Reject) => return Located::Reject,
+            Some(next_hop) => return Located::Hop { vrf: id, next_hop },
+        }
+    }
+    Located::Nowhere(DropReason::RouteLoop)
+}
+
+/// A next hop as a flow keeps it; `choose` decides between the parts of an ECMP one.
+pub(super) fn packed_next_hop(
+    next_hop: &NextHop,
+    choose: impl FnOnce(&[NextHop]) -> PackedNextHop,
+) -> PackedNextHop {
+    match next_hop {
+        NextHop::Interface(vmi) => PackedNextHop::Interface(*vmi),
+        NextHop::Tunnel(router) => PackedNextHop::Tunnel(*router),
+        NextHop::Receive => PackedNextHop::Receive,
+        NextHop::Composite(parts) => choose(parts),
+        NextHop::VrfTranslate(_) | NextHop::Reject | NextHop::Discard => PackedNextHop::Unreachable,
+    }
+}
+
+/// One part of an ECMP next hop.
+pub(super) fn choose_part(parts: &[NextHop], hash: u64) -> PackedNextHop {
+    let part = &parts[(hash % parts.len().max(1) as u64) as usize];
+    packed_next_hop(part, |_| PackedNextHop::Unreachable)
+}
+
+/// What a new flow does to its packets, and where they go.
+#[derive(Clone, Copy)]
+struct Plan {
+    source: Option<Endpoint>,
+    destination: Option<(Endpoint, MemberEntry)>,
+    egress_vrf: VrfId,
+    next_hop: PackedNextHop,
+}
+
+impl Worker {
+    /// Decides about the first packet of a flow, installs the flow and sends the packet on.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn resolve<O: Observer>(
+        &mut self,
+        context: Context<'_>,
+        frame: &mut Frame,
+        packet: &Packet,
+        arrival: &Arrival,
+        key: FlowKey,
+        hash: u64,
+        burst: &mut Burst,
+        observer: &mut O,
+    ) -> Outcome {
+        observer.observe(Event::Resolving(&key));
+        let mid_stream = tcp_flags(packet).is_some_and(|flags| !flags.any(TcpFlags::SYN));
+        let (plan, fip) = match locate(context.snapshot, arrival.vrf, key.destination) {
+            Located::Service(_) if mid_stream => {
+                return answer::refuse(self, context, frame, packet, DropReason::NoFlow);
+            }
+            Located::Service(fip) => match self.plan_service(context, fip, &key, hash) {
+                Ok(plan) => (plan, Some(fip)),
+                Err(Refused::Tell(reason)) => return answer::refuse(self, context, frame, packet, reason),
+                Err(Refused::Silent(reason)) => return Outcome::Drop(reason),
+            },
+            Located::Hop { vrf, next_hop } => (plan_plain(vrf, next_hop, hash), None),
+            Located::Reject => return answer::refuse(self, context, frame, packet, DropReason::NoService),
+            Located::Nowhere(reason @ DropReason::NoRoute) => {
+                return answer::no_route(self, context, frame, packet, reason);
+            }
+            Located::Nowhere(reason) => return Outcome::Drop(reason),
+        };
+        match self.install(context, packet, arrival, &key, hash, plan, fip) {
+            Ok(()) => {}
+            Err(reason) => return Outcome::Drop(reason),
+        }
+        match self.shared.flows.find(&key, hash) {
+            Some(index) => {
+                let slot = self.shared.flows.slot(index);
+                self.send(context, frame, packet, slot, hash, burst)
+            }
+            // Another worker forgot it in this very moment.
+            None => Outcome::Drop(DropReason::NoFlow),
+        }
+    }
+
+    fn plan_service(
+        &self,
+        context: Context<'_>,
+        fip: &FipEntry,
+        key: &FlowKey,
+        hash: u64,
+    ) -> Result<Plan, Refused> {
+        let listener =
+            fip.listener(key.protocol, key.destination_port).ok_or(Refused::Tell(DropReason::NoService))?;
+        let Some(member) = listener.choose(self.shared.flows.hasher(), hash) else {
+            return Err(match listener.no_members {
+                NoMembers::Reject => Refused::Tell(DropReason::NoMembers),
+                NoMembers::Drop => Refused::Silent(DropReason::NoMembers),
+            });
+        };
+        let (vrf, next_hop) = match locate(context.snapshot, member.vrf, member.address) {
+            Located::Hop { vrf, next_hop } => (vrf, next_hop),
+            // A member that is nobody's address is as good as none.
+            Located::Service(_) | Located::Reject => return Err(Refused::Tell(DropReason::NoMembers)),
+            Located::Nowhere(reason) => return Err(Refused::Silent(reason)),
+        };
+        let destination = Endpoint { address: member.address, port: member.port };
+        Ok(Plan {
+            source: self.hairpin_source(context, vrf, key, member),
+            destination: Some((destination, *member)),
+            ..plan_plain(vrf, next_hop, hash)
+        })
+    }
+
+    /// A pod that reaches itself through a service must see another's address, or its answer would never come back
+    /// through the router: its gateway's.
+    fn hairpin_source(
+        &self,
+        context: Context<'_>,
+        vrf: VrfId,
+        key: &FlowKey,
+        member: &MemberEntry,
+    ) -> Option<Endpoint> {
+        if member.address != key.source {
+            return None;
+        }
+        let address = context.snapshot.vrf(vrf)?.gateway_for(key.source)?;
+        Some(Endpoint { address, port: key.source_port })
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn install(
+        &mut self,
+        context: Context<'_>,
+        packet: &Packet,
+        arrival: &Arrival,
+        key: &FlowKey,
+        hash: u64,
+        mut plan: Plan,
+        fip: Option<&FipEntry>,
+    ) -> Result<(), DropReason> {
+        let shared = std::sync::Arc::clone(&self.shared);
+        let epoch = context.snapshot.epoch().0;
+        let seen = Seen::first(tcp_flags(packet));
+        let service = fip.map(|fip| fip.id).zip(plan.destination.map(|(_, member)| member.id));
+        for attempt in 0..PORT_TRIES {
+            let (initiator, responder) = self.directions(context, key, &plan, service, seen);
+            let owner = arrival.owner;
+            let outcome =
+                shared.flows.install(&mut self.flows, &initiator, &responder, owner, epoch, context.now);
+            match outcome {
+                Installed::New | Installed::Existing => return Ok(()),
+                Installed::Full => return Err(DropReason::FlowTableFull),
+                Installed::PortLimit => return Err(DropReason::VmiFlowLimit),
+                Installed::UnrepliedLimit => return Err(DropReason::UnrepliedLimit),
+                Installed::ReverseTaken if self.evict_closed(&responder.key) => {}
+                Installed::ReverseTaken => {
+                    let address = plan.source.map_or(key.source, |source| source.address);
+                    plan.source = Some(Endpoint { address, port: self.other_port(hash, attempt) });
+                }
+            }
+        }
+        Err(DropReason::NatPortsExhausted)
+    }
+
+    /// A source port that depends on the flow and the attempt.
+    fn other_port(&self, hash: u64, attempt: u64) -> u16 {
+        let random = self.shared.flows.hasher().mix(hash, attempt);
+        1024 + (random % (65_536 - 1024)) as u16
+    }
+
+    /// Makes room where the connection in the way has ended.
+    fn evict_closed(&mut self, key: &FlowKey) -> bool {
+        let flows = &self.shared.flows;
+        let Some(index) = flows.find(key, flows.hash(key)) else { return true };
+        let closed = flows.state(flows.slot(index)) == ConnectionState::Closed;
+        if closed {
+            self.forget(index);
+        }
+        closed
+    }
+
+    /// Both directions of a connection by this plan.
+    fn directions(
+        &self,
+        context: Context<'_>,
+        key: &FlowKey,
+        plan: &Plan,
+        service: Option<(vrouter_objects::FloatingIpId, vrouter_objects::MemberId)>,
+        seen: Seen,
+    ) -> (NewFlow, NewFlow) {
+        let new_source = plan.source.unwrap_or(Endpoint { address: key.source, port: key.source_port });
+        let old_destination = Endpoint { address: key.destination, port: key.destination_port };
+        let new_destination = plan.destination.map_or(old_destination, |(endpoint, _)| endpoint);
+        let actions = match (plan.source.is_some(), plan.destination.is_some()) {
+            (false, false) => Actions::NONE,
+            (false, true) => Actions::DESTINATION,
+            (true, false) => Actions::SOURCE,
+            (true, true) => Actions::BOTH,
+        };
+        let (new_source, new_destination) = symmetric_ids(key.protocol, new_source, new_destination);
+        let translated = if actions.has(Actions::DESTINATION) { new_destination } else { new_source };
+        let initiator = NewFlow {
+            key: *key,
+            actions,
+            translated: translated.address,
+            translated_port: translated.port,
+            egress_vrf: plan.egress_vrf,
+            next_hop: plan.next_hop,
+            service,
+            seen,
+        };
+        let back_actions = actions.reversed();
+        let old_source = Endpoint { address: key.source, port: key.source_port };
+        let back = if back_actions.has(Actions::DESTINATION) { old_source } else { old_destination };
+        let responder = NewFlow {
+            key: FlowKey {
+                vrf: plan.egress_vrf,
+                origin: key.origin,
+                source: new_destination.address,
+                destination: new_source.address,
+                source_port: new_destination.port,
+                destination_port: new_source.port,
+                protocol: key.protocol,
+            },
+            actions: back_actions,
+            translated: back.address,
+            translated_port: back.port,
+            egress_vrf: key.vrf,
+            next_hop: next_hop_to(context, key.vrf, key.source),
+            service,
+            seen: Seen::default(),
+        };
+        (initiator, responder)
+    }
+}
+
+/// Why a service did not take a packet.
+enum Refused {
+    /// The sender is told.
+    Tell(DropReason),
+    /// Nobody is told.
+    Silent(DropReason),
+}
+
+fn plan_plain(vrf: VrfId, next_hop: &NextHop, hash: u64) -> Plan {
+    let next_hop = packed_next_hop(next_hop, |parts| choose_part(parts, hash));
+    Plan { source: None, destination: None, egress_vrf: vrf, next_hop }
+}
+
+/// ICMP has one identifier where others have two ports.
+fn symmetric_ids(protocol: IpProtocol, source: Endpoint, destination: Endpoint) -> (Endpoint, Endpoint) {
+    match protocol {
+        IpProtocol::ICMP | IpProtocol::ICMPV6 => (source, Endpoint { port: source.port, ..destination }),
+        _ => (source, destination),
+    }
+}
+
+fn next_hop_to(context: Context<'_>, vrf: VrfId, address: Address) -> PackedNextHop {
+    match locate(context.snapshot, vrf, address) {
+        Located::Hop { next_hop, .. } => packed_next_hop(next_hop, |parts| choose_part(parts, 0)),
+        _ => PackedNextHop::Unreachable,
+    }
+}

@@ -1,0 +1,241 @@
+//! A worker: takes a burst through the stages and accounts for every frame.
+
+use std::sync::Arc;
+
+use vrouter_objects::DropReason;
+
+use super::classify::{Staged, stage};
+use super::drops::DropSample;
+use super::fragments::Fragments;
+use super::limiter::Limiter;
+use super::{Burst, Context, DroppedPacket, Outcome, Shared, arp};
+use crate::counters::WorkerCounters;
+use crate::flow::WorkerFlows;
+use crate::frame::{Egress, Frame, Ingress, PortId, Standing, Time};
+use crate::observer::{Event, Observer};
+use crate::tables::Snapshot;
+
+/// One of a node's workers. Workers share the flow table and the snapshot and nothing that changes per packet.
+#[derive(Debug)]
+pub struct Worker {
+    pub(super) id: usize,
+    pub(super) shared: Arc<Shared>,
+    pub(super) flows: WorkerFlows,
+    pub(super) fragments: Fragments,
+    pub(super) answers: Limiter,
+    /// Frames the router made, or released, in this burst.
+    pub(super) made: Vec<Frame>,
+    drops: DropSample,
+    staged: Vec<Staged>,
+}
+
+impl Worker {
+    /// Worker `id` of `shared`, counted from 0.
+    ///
+    /// # Panics
+    /// If `shared` has no such worker.
+    pub fn new(id: usize, shared: Arc<Shared>) -> Self {
+        assert!(id < shared.workers(), "worker {id} of {}", shared.workers());
+        let answers = Limiter::new(shared.config.answers_per_second);
+        Self {
+            id,
+            shared,
+            flows: WorkerFlows::new(),
+            fragments: Fragments::new(),
+            answers,
+            made: Vec::new(),
+            drops: DropSample::new(),
+            staged: Vec::new(),
+        }
+    }
+
+    /// Begins a burst. To be called before the snapshot for it is loaded, or a boundary could be thought passed that
+    /// is not.
+    pub fn begin_burst(&self) {
+        self.shared.quiescence.enter(self.id);
+    }
+
+    /// Says that the worker holds on to nothing until it begins a burst again: before it sleeps.
+    pub fn idle(&self) {
+        self.shared.quiescence.leave(self.id);
+    }
+
+    /// This worker's counters.
+    pub fn counters(&self) -> &WorkerCounters {
+        &self.shared.counters[self.id]
+    }
+
+    /// Takes a burst through the router. Afterwards each frame has its egress or none, and what the router made
+    /// itself, cut into fragments or released stands behind the received frames.
+    pub fn process<O: Observer>(
+        &mut self,
+        now: Time,
+        snapshot: &Snapshot,
+        burst: &mut Burst,
+        observer: &mut O,
+    ) {
+        let context = Context { now, snapshot };
+        let mut staged = std::mem::take(&mut self.staged);
+        // Headers of the whole burst first, so that the flow table's cache lines are on their way when they are
+        // needed.
+        for frame in &burst.frames {
+            self.count_received(frame);
+            observer.observe(Event::Received(frame));
+            let next = stage(context, frame, |key| self.shared.flows.hash(key));
+            if let Staged::Ip(.., hash) = &next {
+                self.shared.flows.prefetch(*hash);
+            }
+            staged.push(next);
+        }
+        for next in &staged {
+            if let Staged::Ip(.., hash) = next {
+                self.shared.flows.prefetch_slot(*hash);
+            }
+        }
+        for (number, next) in staged.drain(..).enumerate() {
+            let mut frame = std::mem::replace(&mut burst.frames[number], Frame::none());
+            let outcome = self.decide(context, &mut frame, next, burst, observer);
+            self.account(context, &mut frame, outcome, observer);
+            burst.frames[number] = frame;
+        }
+        self.staged = staged;
+        burst.frames.append(&mut self.made);
+    }
+
+    fn count_received(&self, frame: &Frame) {
+        let counters = self.counters();
+        counters.received.add(1);
+        if frame.offload.segmentation.is_some() {
+            counters.super_frames_received.add(1);
+        }
+        if let Ingress::Port(port) = frame.ingress {
+            counters.rx(port, frame.len());
+        }
+    }
+
+    pub(super) fn decide<O: Observer>(
+        &mut self,
+        context: Context<'_>,
+        frame: &mut Frame,
+        staged: Staged,
+        burst: &mut Burst,
+        observer: &mut O,
+    ) -> Outcome {
+        match staged {
+            Staged::Drop(reason) => Outcome::Drop(reason),
+            Staged::Arp(offset) => arp::answer(context, frame, offset.into()),
+            Staged::Ip(packet, arrival, key, hash) => {
+                self.ip(context, frame, &packet, &arrival, (key, hash), burst, observer)
+            }
+        }
+    }
+
+    /// Counts how a frame's way ended and sets its egress.
+    pub(super) fn account<O: Observer>(
+        &mut self,
+        context: Context<'_>,
+        frame: &mut Frame,
+        outcome: Outcome,
+        observer: &mut O,
+    ) {
+        let counters = self.counters();
+        let port = match frame.ingress {
+            Ingress::Port(port) => Some(port),
+            Ingress::Tunnel { .. } => None,
+        };
+        frame.egress = match outcome {
+            Outcome::Forward(egress) => {
+                observer.observe(Event::Forwarded(frame, egress));
+                counters.forwarded.add(1);
+                Some(egress)
+            }
+            Outcome::Fragmented => {
+                counters.forwarded.add(1);
+                None
+            }
+            Outcome::Consume => {
+                observer.observe(Event::Consumed(frame));
+                counters.consumed.add(1);
+                None
+            }
+            Outcome::Answer(egress) => {
+                observer.observe(Event::Consumed(frame));
+                counters.consumed.add(1);
+                counters.originated.add(1);
+                Some(egress)
+            }
+            Outcome::Drop(reason) => {
+                observer.observe(Event::Dropped(frame, reason));
+                counters.drop(reason, port);
+                self.drops.offer(context.now, reason, frame);
+                None
+            }
+            Outcome::Refuse(reason, egress) => {
+                observer.observe(Event::Dropped(frame, reason));
+                counters.drop(reason, port);
+                counters.originated.add(1);
+                self.drops.offer(context.now, reason, frame);
+                Some(egress)
+            }
+            Outcome::Hold => {
+                observer.observe(Event::Held(frame));
+                counters.held.add(1);
+                None
+            }
+        };
+        if matches!(outcome, Outcome::Answer(_) | Outcome::Refuse(..)) {
+            frame.standing = Standing::Made;
+        }
+        if let Some(Egress::Port(port)) = frame.egress {
+            self.counters().tx(port, frame.len());
+        }
+    }
+
+    /// Takes back a frame that could not be sent after all: it counts as dropped instead.
+    pub fn transmit_failed(&mut self, now: Time, frame: &Frame, reason: DropReason) {
+        let counters = self.counters();
+        if let Some(Egress::Port(port)) = frame.egress {
+            counters.tx_undone(port, frame.len());
+        }
+        match frame.standing {
+            Standing::Received => {
+                counters.forwarded.sub(1);
+                counters.drop(reason, ingress_port(frame));
+            }
+            // Its cause was counted for itself.
+            Standing::Made => counters.originated.sub(1),
+        }
+        self.drops.offer(now, reason, frame);
+    }
+
+    /// Ages flows and gives up on fragments that wait in vain, a piece at a time. Returns when it is to be called
+    /// again; `None`: not before the next packet.
+    pub fn maintain(&mut self, now: Time) -> Option<Time> {
+        let counters = &self.shared.counters[self.id];
+        let drops = &mut self.drops;
+        self.fragments.expire(now, |frame, reason| {
+            counters.held.sub(1);
+            counters.drop(reason, ingress_port(frame));
+            drops.offer(now, reason, frame);
+        });
+        let shared = &self.shared;
+        let flows = shared.flows.age(&mut self.flows, self.id, shared.workers(), now, &shared.quiescence);
+        let fragments = self.fragments.next_expiry();
+        match (flows.map(|millis| now.plus_millis(millis)), fragments) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Takes the sample of packets dropped since the last time.
+    pub fn take_drops(&mut self, sink: impl FnMut(DroppedPacket)) {
+        self.drops.take(sink);
+    }
+}
+
+fn ingress_port(frame: &Frame) -> Option<PortId> {
+    match frame.ingress {
+        Ingress::Port(port) => Some(port),
+        Ingress::Tunnel { .. } => None,
+    }
+}

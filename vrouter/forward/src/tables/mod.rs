@@ -1,0 +1,274 @@
+//! What the router forwards by: the agent's master copy, and the immutable snapshots the workers read.
+
+mod error;
+mod fip;
+mod lpm;
+mod sharded;
+mod snapshot;
+mod validate;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use vrouter_objects::{
+    FloatingIp, NextHop, Object, ObjectKey, Route, RouteKey, RoutingInstance, VirtualRouter, Vmi, VmiId,
+    VrfId,
+};
+
+pub use error::TableError;
+pub(crate) use fip::{FipEntry, MemberEntry, PoolState};
+pub use snapshot::{Epoch, Snapshot};
+pub(crate) use snapshot::{PortEntry, RouterEntry, Vrf};
+
+use crate::address::Address;
+use crate::frame::{MAX_PORTS, PortId};
+
+/// One change to the tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Hold this object, in place of any with the same key.
+    Put(Object),
+    /// Hold no object with this key.
+    Remove(ObjectKey),
+}
+
+/// An object that is not held, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The object.
+    pub key: ObjectKey,
+    /// Why.
+    pub reason: TableError,
+}
+
+/// The agent's master copy of a node's tables.
+#[derive(Debug)]
+pub struct Tables {
+    node: String,
+    objects: BTreeMap<ObjectKey, Object>,
+    /// Attached interfaces, whose host routes win over pushed ones.
+    interfaces: BTreeMap<VmiId, (Vmi, PortId)>,
+    local_routes: BTreeMap<RouteKey, VmiId>,
+    working: Snapshot,
+}
+
+impl Tables {
+    /// Empty tables of the node with this name, whose snapshots' epochs go on from `last`: the epoch of the latest
+    /// snapshot that any flow in the table may have been decided by.
+    pub fn new(node: &str, last: Epoch) -> Self {
+        Self {
+            node: node.to_owned(),
+            objects: BTreeMap::new(),
+            interfaces: BTreeMap::new(),
+            local_routes: BTreeMap::new(),
+            working: Snapshot::empty(last),
+        }
+    }
+
+    /// Applies changes together and says what is not held after it. Removals come first, and objects before those
+    /// that refer to them, so the order given does not matter. A refused object is not held, nor what it was to
+    /// replace.
+    pub fn apply(&mut self, changes: Vec<Change>) -> Vec<Refusal> {
+        let mut puts = Vec::new();
+        for change in changes {
+            match change {
+                Change::Remove(key) => self.remove(&key),
+                Change::Put(object) => puts.push(object),
+            }
+        }
+        puts.sort_by_key(|object| object.key().kind());
+        let mut refusals = Vec::new();
+        for object in puts {
+            let key = object.key();
+            if let Err(reason) = self.put(object) {
+                self.remove(&key);
+                refusals.push(Refusal { key, reason });
+            }
+        }
+        refusals
+    }
+
+    /// Attaches an interface to a port: its addresses are reached through it from now on.
+    pub fn attach(&mut self, vmi: Vmi, port: PortId) -> Result<(), TableError> {
+        if usize::from(port.0) >= MAX_PORTS {
+            return Err(TableError::PortRange(port.0));
+        }
+        if self.working.port(port).is_some_and(|entry| entry.vmi != vmi.id) {
+            return Err(TableError::PortTaken(port.0));
+        }
+        if self.working.vrf(vmi.vrf).is_none() {
+            return Err(TableError::UnknownVrf(vmi.vrf));
+        }
+        let taken = vmi.addresses.iter().find_map(|address| {
+            let holder = self.local_routes.get(&host_route(vmi.vrf, *address))?;
+            (*holder != vmi.id).then_some((*address, *holder))
+        });
+        if let Some((address, holder)) = taken {
+            return Err(TableError::AddressTaken { address, holder });
+        }
+        self.detach(vmi.id);
+        self.working.set_port(port, Some(Arc::new(PortEntry::new(&vmi, port))));
+        for address in &vmi.addresses {
+            let key = host_route(vmi.vrf, *address);
+            self.local_routes.insert(key, vmi.id);
+            self.settle_route(key);
+        }
+        self.interfaces.insert(vmi.id, (vmi, port));
+        Ok(())
+    }
+
+    /// Detaches an interface; of an unknown one it is done already.
+    pub fn detach(&mut self, vmi: VmiId) {
+        let Some((vmi, port)) = self.interfaces.remove(&vmi) else { return };
+        self.working.set_port(port, None);
+        for address in &vmi.addresses {
+            let key = host_route(vmi.vrf, *address);
+            self.local_routes.remove(&key);
+            self.settle_route(key);
+        }
+    }
+
+    /// A snapshot of what is held now. What changed since the last one bears this epoch.
+    ///
+    /// # Panics
+    /// If the epoch does not grow.
+    pub fn publish(&mut self, epoch: Epoch) -> Arc<Snapshot> {
+        self.working.publish(epoch)
+    }
+
+    /// Everything the controller pushed and that is held.
+    pub fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.objects.values()
+    }
+
+    /// The virtual networks.
+    pub fn routing_instances(&self) -> impl Iterator<Item = &RoutingInstance> {
+        self.objects().filter_map(|object| match object {
+            Object::RoutingInstance(instance) => Some(instance),
+            _ => None,
+        })
+    }
+
+    /// The nodes.
+    pub fn virtual_routers(&self) -> impl Iterator<Item = &VirtualRouter> {
+        self.objects().filter_map(|object| match object {
+            Object::VirtualRouter(router) => Some(router),
+            _ => None,
+        })
+    }
+
+    /// The service addresses.
+    pub fn floating_ips(&self) -> impl Iterator<Item = &FloatingIp> {
+        self.objects().filter_map(|object| match object {
+            Object::FloatingIp(fip) => Some(fip),
+            _ => None,
+        })
+    }
+
+    /// The routes in force, those of local interfaces included.
+    pub fn routes(&self) -> impl Iterator<Item = Route> {
+        let local = self
+            .local_routes
+            .iter()
+            .map(|(key, vmi)| Route { key: *key, next_hop: NextHop::Interface(*vmi) });
+        let pushed = self.objects().filter_map(|object| match object {
+            Object::Route(route) if !self.local_routes.contains_key(&route.key) => Some(route.clone()),
+            _ => None,
+        });
+        local.chain(pushed)
+    }
+
+    /// The attached interfaces with their ports.
+    pub fn interfaces(&self) -> impl Iterator<Item = (&Vmi, PortId)> {
+        self.interfaces.values().map(|(vmi, port)| (vmi, *port))
+    }
+
+    fn put(&mut self, object: Object) -> Result<(), TableError> {
+        self.validate(&object)?;
+        let key = object.key();
+        if self.objects.get(&key) == Some(&object) {
+            return Ok(());
+        }
+        // A floating IP may change its address, a network its VNI: the old one goes first.
+        if !matches!(key, ObjectKey::Route(_) | ObjectKey::RoutingInstance(_)) {
+            self.forget(&key);
+        }
+        let vrf_is_new = matches!(&object, Object::RoutingInstance(i) if self.working.vrf(i.id).is_none());
+        match &object {
+            Object::VirtualRouter(router) => self.working.put_router(router, router.name == self.node),
+            Object::RoutingInstance(instance) => self.working.put_vrf(instance),
+            Object::FloatingIp(fip) => self.working.put_fip(fip),
+            // The agent itself deals with these.
+            Object::Route(_) | Object::AddressLease(_) | Object::PodBinding(_) => {}
+        }
+        self.objects.insert(key.clone(), object);
+        match key {
+            ObjectKey::Route(route) => self.settle_route(route),
+            ObjectKey::RoutingInstance(vrf) if vrf_is_new => self.refill_vrf(vrf),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Puts back into a network that came back what referred to it all the while.
+    fn refill_vrf(&mut self, vrf: VrfId) {
+        let local = self.local_routes.keys().copied();
+        let pushed = self.objects.keys().filter_map(|key| match key {
+            ObjectKey::Route(route) => Some(*route),
+            _ => None,
+        });
+        let routes: Vec<RouteKey> = local.chain(pushed).filter(|key| key.vrf == vrf).collect();
+        for key in routes {
+            self.settle_route(key);
+        }
+        for object in self.objects.values() {
+            if let Object::FloatingIp(fip) = object
+                && fip.vrf == vrf
+            {
+                self.working.put_fip(fip);
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &ObjectKey) {
+        self.forget(key);
+        self.objects.remove(key);
+        if let ObjectKey::Route(route) = key {
+            self.settle_route(*route);
+        }
+    }
+
+    /// Takes an object out of the working snapshot. Routes are settled once it is out of the objects too.
+    fn forget(&mut self, key: &ObjectKey) {
+        match self.objects.get(key) {
+            Some(Object::VirtualRouter(router)) => {
+                let router = router.clone();
+                self.working.remove_router(&router);
+            }
+            Some(Object::RoutingInstance(instance)) => {
+                let id = instance.id;
+                self.working.remove_vrf(id);
+            }
+            Some(Object::FloatingIp(fip)) => {
+                let (vrf, address) = (fip.vrf, Address::from(fip.address));
+                self.working.remove_fip(vrf, address);
+            }
+            _ => {}
+        }
+    }
+
+    /// Brings the working snapshot's route for a prefix to what counts: a local interface's, else the pushed one.
+    fn settle_route(&mut self, key: RouteKey) {
+        let pushed = || match self.objects.get(&ObjectKey::Route(key)) {
+            Some(Object::Route(route)) => Some(route.next_hop.clone()),
+            _ => None,
+        };
+        let next_hop = self.local_routes.get(&key).map(|vmi| NextHop::Interface(*vmi)).or_else(pushed);
+        self.working.set_route(key, next_hop);
+    }
+}
+
+/// The key of the route to one address alone.
+fn host_route(vrf: VrfId, address: std::net::IpAddr) -> RouteKey {
+    RouteKey { vrf, prefix: address.into() }
+}

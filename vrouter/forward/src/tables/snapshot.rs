@@ -1,0 +1,254 @@
+//! The immutable tables that workers read. A snapshot shares with the one before it all that did not change.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::quality::FixedState;
+use vrouter_objects::{
+    FloatingIp, FloatingIpId, MacAddress, NextHop, RouteKey, RouterId, RoutingInstance, Subnet,
+    VirtualRouter, Vmi, VmiId, Vni, VrfId,
+};
+
+use super::fip::FipEntry;
+use super::lpm::RouteTable;
+use super::sharded::Sharded;
+use crate::address::Address;
+use crate::frame::PortId;
+
+/// The number of a snapshot. It grows with each, also over restarts; what a flow was decided by is as old as the
+/// epoch it was last checked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u32);
+
+type Map<K, V> = HashMap<K, V, FixedState>;
+
+/// Everything a packet is forwarded by, at one time.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    epoch: Epoch,
+    own: Option<Arc<RouterEntry>>,
+    routers: Arc<Map<RouterId, Arc<RouterEntry>>>,
+    vteps: Arc<Map<Address, RouterId>>,
+    vrfs: Arc<Map<VrfId, Arc<Vrf>>>,
+    vnis: Arc<Map<Vni, VrfId>>,
+    ports: Arc<Vec<Option<Arc<PortEntry>>>>,
+    port_of: Arc<Map<VmiId, PortId>>,
+}
+
+/// A node.
+#[derive(Debug)]
+pub(crate) struct RouterEntry {
+    pub(crate) id: RouterId,
+    pub(crate) address: std::net::IpAddr,
+    pub(crate) mac: MacAddress,
+}
+
+/// A local port with its interface.
+#[derive(Debug)]
+pub(crate) struct PortEntry {
+    pub(crate) port: PortId,
+    pub(crate) vmi: VmiId,
+    pub(crate) vrf: VrfId,
+    pub(crate) mac: MacAddress,
+    pub(crate) mtu: u16,
+    pub(crate) addresses: Box<[Address]>,
+}
+
+/// A virtual network's table.
+#[derive(Debug, Clone)]
+pub(crate) struct Vrf {
+    pub(crate) vni: Vni,
+    pub(crate) subnets: Box<[Subnet]>,
+    routes: RouteTable,
+    floating_ips: Sharded<Address, Arc<FipEntry>>,
+}
+
+impl PortEntry {
+    pub(super) fn new(vmi: &Vmi, port: PortId) -> Self {
+        Self {
+            port,
+            vmi: vmi.id,
+            vrf: vmi.vrf,
+            mac: vmi.mac,
+            mtu: vmi.mtu,
+            addresses: vmi.addresses.iter().map(|address| (*address).into()).collect(),
+        }
+    }
+}
+
+impl Vrf {
+    /// The floating IP at this address.
+    #[inline]
+    pub(crate) fn floating_ip(&self, address: Address) -> Option<&FipEntry> {
+        self.floating_ips.get(&address).map(Arc::as_ref)
+    }
+
+    /// The next hop of the longest matching route.
+    #[inline]
+    pub(crate) fn route(&self, address: Address) -> Option<&NextHop> {
+        self.routes.lookup(address)
+    }
+
+    /// Whether the address is a gateway of this network.
+    pub(crate) fn is_gateway(&self, address: Address) -> bool {
+        self.subnets.iter().any(|subnet| Address::from(subnet.gateway) == address)
+    }
+
+    /// The gateway a host with this address has.
+    pub(crate) fn gateway_for(&self, address: Address) -> Option<Address> {
+        let family = address.family();
+        let mut gateways = self.subnets.iter().map(|subnet| (subnet, Address::from(subnet.gateway)));
+        let own =
+            gateways.clone().find(|(subnet, _)| subnet.prefix.contains(&std::net::IpAddr::from(address)));
+        own.or_else(|| gateways.find(|(_, gateway)| gateway.family() == family)).map(|(_, gateway)| gateway)
+    }
+}
+
+impl Snapshot {
+    pub(super) fn empty(epoch: Epoch) -> Self {
+        Self {
+            epoch,
+            own: None,
+            routers: Arc::default(),
+            vteps: Arc::default(),
+            vrfs: Arc::default(),
+            vnis: Arc::default(),
+            ports: Arc::default(),
+            port_of: Arc::default(),
+        }
+    }
+
+    /// Its number.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// This node itself.
+    pub(crate) fn own(&self) -> Option<&RouterEntry> {
+        self.own.as_deref()
+    }
+
+    pub(crate) fn router(&self, id: RouterId) -> Option<&RouterEntry> {
+        self.routers.get(&id).map(Arc::as_ref)
+    }
+
+    pub(crate) fn router_at(&self, address: Address) -> Option<RouterId> {
+        self.vteps.get(&address).copied()
+    }
+
+    #[inline]
+    pub(crate) fn vrf(&self, id: VrfId) -> Option<&Vrf> {
+        self.vrfs.get(&id).map(Arc::as_ref)
+    }
+
+    pub(crate) fn vrf_of_vni(&self, vni: Vni) -> Option<VrfId> {
+        self.vnis.get(&vni).copied()
+    }
+
+    #[inline]
+    pub(crate) fn port(&self, port: PortId) -> Option<&PortEntry> {
+        self.ports.get(usize::from(port.0))?.as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn port_of(&self, vmi: VmiId) -> Option<&PortEntry> {
+        self.port(*self.port_of.get(&vmi)?)
+    }
+
+    pub(super) fn fip_at(&self, vrf: VrfId, address: Address) -> Option<FloatingIpId> {
+        self.vrf(vrf)?.floating_ip(address).map(|fip| fip.id)
+    }
+
+    /// The epoch that changes since the last publication will bear.
+    fn coming(&self) -> Epoch {
+        Epoch(self.epoch.0 + 1)
+    }
+
+    pub(super) fn publish(&mut self, epoch: Epoch) -> Arc<Self> {
+        assert!(epoch > self.epoch, "epoch {} after {}", epoch.0, self.epoch.0);
+        self.epoch = epoch;
+        Arc::new(self.clone())
+    }
+
+    pub(super) fn put_router(&mut self, router: &VirtualRouter, is_own: bool) {
+        let entry = Arc::new(RouterEntry { id: router.id, address: router.address, mac: router.mac });
+        if is_own {
+            self.own = Some(Arc::clone(&entry));
+        }
+        Arc::make_mut(&mut self.vteps).insert(router.address.into(), router.id);
+        Arc::make_mut(&mut self.routers).insert(router.id, entry);
+    }
+
+    pub(super) fn remove_router(&mut self, router: &VirtualRouter) {
+        Arc::make_mut(&mut self.routers).remove(&router.id);
+        Arc::make_mut(&mut self.vteps).remove(&Address::from(router.address));
+        if self.own.as_ref().is_some_and(|own| own.id == router.id) {
+            self.own = None;
+        }
+    }
+
+    pub(super) fn put_vrf(&mut self, instance: &RoutingInstance) {
+        let (vni, subnets) = (instance.vni, instance.subnets.as_slice().into());
+        let vnis = Arc::make_mut(&mut self.vnis);
+        vnis.retain(|_, vrf| *vrf != instance.id);
+        vnis.insert(vni, instance.id);
+        match Arc::make_mut(&mut self.vrfs).get_mut(&instance.id) {
+            Some(vrf) => {
+                let vrf = Arc::make_mut(vrf);
+                (vrf.vni, vrf.subnets) = (vni, subnets);
+            }
+            None => {
+                let vrf = Vrf { vni, subnets, routes: RouteTable::new(), floating_ips: Sharded::new() };
+                Arc::make_mut(&mut self.vrfs).insert(instance.id, Arc::new(vrf));
+            }
+        }
+    }
+
+    /// Takes a network out, with its routes and floating IPs.
+    pub(super) fn remove_vrf(&mut self, id: VrfId) {
+        Arc::make_mut(&mut self.vrfs).remove(&id);
+        Arc::make_mut(&mut self.vnis).retain(|_, vrf| *vrf != id);
+    }
+
+    fn vrf_mut(&mut self, id: VrfId) -> Option<&mut Vrf> {
+        Arc::make_mut(&mut self.vrfs).get_mut(&id).map(Arc::make_mut)
+    }
+
+    pub(super) fn put_fip(&mut self, fip: &FloatingIp) {
+        let entry = Arc::new(FipEntry::new(fip, self.coming()));
+        if let Some(vrf) = self.vrf_mut(fip.vrf) {
+            vrf.floating_ips.insert(fip.address.into(), entry);
+        }
+    }
+
+    pub(super) fn remove_fip(&mut self, vrf: VrfId, address: Address) {
+        if let Some(vrf) = self.vrf_mut(vrf) {
+            vrf.floating_ips.remove(&address);
+        }
+    }
+
+    pub(super) fn set_route(&mut self, key: RouteKey, next_hop: Option<NextHop>) {
+        let Some(vrf) = self.vrf_mut(key.vrf) else { return };
+        match next_hop {
+            Some(next_hop) if vrf.routes.exact(key.prefix) == Some(&next_hop) => {}
+            Some(next_hop) => vrf.routes.insert(key.prefix, next_hop),
+            None => vrf.routes.remove(key.prefix),
+        }
+    }
+
+    pub(super) fn set_port(&mut self, port: PortId, entry: Option<Arc<PortEntry>>) {
+        let row = usize::from(port.0);
+        let ports = Arc::make_mut(&mut self.ports);
+        if ports.len() <= row {
+            ports.resize(row + 1, None);
+        }
+        let port_of = Arc::make_mut(&mut self.port_of);
+        if let Some(old) = &ports[row] {
+            port_of.remove(&old.vmi);
+        }
+        if let Some(new) = &entry {
+            port_of.insert(new.vmi, port);
+        }
+        ports[row] = entry;
+    }
+}

@@ -1,0 +1,82 @@
+//! What an object must be like to be held. References to nodes and interfaces may dangle: those come and go, and a
+//! packet that meets one is a counted drop.
+
+use std::collections::BTreeSet;
+
+use vrouter_objects::{FloatingIp, NextHop, Object, ObjectKey, RoutingInstance, VirtualRouter};
+
+use super::{TableError, Tables};
+use crate::address::Address;
+
+impl Tables {
+    pub(super) fn validate(&self, object: &Object) -> Result<(), TableError> {
+        match object {
+            Object::VirtualRouter(router) => self.validate_router(router),
+            Object::RoutingInstance(instance) => self.validate_instance(instance),
+            Object::Route(route) => {
+                self.require_vrf(route.key.vrf)?;
+                validate_next_hop(&route.next_hop)
+            }
+            Object::FloatingIp(fip) => self.validate_fip(fip),
+            Object::AddressLease(lease) => self.require_vrf(lease.vrf),
+            Object::PodBinding(binding) => self.require_vrf(binding.vrf),
+        }
+    }
+
+    fn require_vrf(&self, vrf: vrouter_objects::VrfId) -> Result<(), TableError> {
+        self.working.vrf(vrf).map(|_| ()).ok_or(TableError::UnknownVrf(vrf))
+    }
+
+    fn validate_router(&self, router: &VirtualRouter) -> Result<(), TableError> {
+        match self.working.router_at(router.address.into()) {
+            Some(holder) if holder != router.id => {
+                let holder = ObjectKey::VirtualRouter(holder);
+                Err(TableError::Taken { address: router.address, holder })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn validate_instance(&self, instance: &RoutingInstance) -> Result<(), TableError> {
+        if let Some(holder) = self.working.vrf_of_vni(instance.vni).filter(|vrf| *vrf != instance.id) {
+            return Err(TableError::VniTaken { vni: instance.vni, holder });
+        }
+        match instance.subnets.iter().find(|subnet| !subnet.prefix.contains(&subnet.gateway)) {
+            Some(subnet) => {
+                Err(TableError::GatewayOutside { gateway: subnet.gateway, subnet: subnet.prefix })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn validate_fip(&self, fip: &FloatingIp) -> Result<(), TableError> {
+        self.require_vrf(fip.vrf)?;
+        let address = Address::from(fip.address);
+        if let Some(holder) = self.working.fip_at(fip.vrf, address).filter(|holder| *holder != fip.id) {
+            let holder = ObjectKey::FloatingIp(holder);
+            return Err(TableError::Taken { address: fip.address, holder });
+        }
+        let mut ports = BTreeSet::new();
+        for listener in &fip.listeners {
+            if !ports.insert((listener.protocol, listener.port)) {
+                return Err(TableError::PortMappedTwice { protocol: listener.protocol, port: listener.port });
+            }
+            if !listener.members.is_sorted_by(|one, next| one.id < next.id) {
+                return Err(TableError::MembersUnordered(listener.id));
+            }
+            let foreign =
+                listener.members.iter().find(|member| member.address.is_ipv4() != fip.address.is_ipv4());
+            if let Some(member) = foreign {
+                let (member, address) = (member.id, member.address);
+                return Err(TableError::MemberFamily { listener: listener.id, member, address });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn validate_next_hop(next_hop: &NextHop) -> Result<(), TableError> {
+    let NextHop::Composite(parts) = next_hop else { return Ok(()) };
+    let usable = |part: &NextHop| matches!(part, NextHop::Interface(_) | NextHop::Tunnel(_));
+    if parts.is_empty() || !parts.iter().all(usable) { Err(TableError::CompositeParts) } else { Ok(()) }
+}

@@ -1,0 +1,105 @@
+//! What was received through a tunnel, turned into frames: one for each VXLAN packet, but that packets which continue
+//! each other become one super-frame, so that it is one frame to the router.
+
+use std::mem;
+use std::net::IpAddr;
+
+use vrouter_forward::frame::{Frame, Ingress, Offload};
+use vrouter_forward::offload::Run;
+use vrouter_objects::DropReason;
+
+use super::header::{self, HEADER_LEN};
+use crate::ledger::Ledger;
+use crate::worker::Pool;
+
+/// Gathers the packets of one burst into frames.
+pub(super) struct Gatherer<'a> {
+    frames: &'a mut Vec<Frame>,
+    pool: &'a mut Pool,
+    /// The run that the last of the frames begins.
+    run: Option<Run>,
+}
+
+impl<'a> Gatherer<'a> {
+    /// Puts frames behind these, in buffers from this pool.
+    pub(super) fn new(frames: &'a mut Vec<Frame>, pool: &'a mut Pool) -> Self {
+        Self { frames, pool, run: None }
+    }
+
+    /// Takes a received buffer of one packet, or of packets of `segment` bytes. Its frame is left with some other
+    /// buffer, or the same.
+    pub(super) fn take(
+        &mut self,
+        buffer: &mut Frame,
+        source: IpAddr,
+        segment: Option<usize>,
+        ledger: &mut impl Ledger,
+    ) {
+        match segment.filter(|size| *size < buffer.len()) {
+            None => self.take_whole(buffer, source, ledger),
+            Some(size) => {
+                for packet in buffer.bytes().chunks(size) {
+                    self.take_part(packet, source, ledger);
+                }
+            }
+        }
+    }
+
+    /// Ends the last run. To be called when the burst is complete.
+    pub(super) fn finish(mut self, ledger: &mut impl Ledger) {
+        self.end_run(ledger);
+    }
+
+    /// A packet that has the buffer to itself becomes a frame where it lies.
+    fn take_whole(&mut self, buffer: &mut Frame, source: IpAddr, ledger: &mut impl Ledger) {
+        let Some((vni, inner)) = header::parse(buffer.bytes()) else {
+            return ledger.refused(DropReason::InvalidVxlan);
+        };
+        let ingress = Ingress::Tunnel { source, vni };
+        if !self.continue_run(inner, ingress) {
+            let mut frame = mem::replace(buffer, self.pool.take());
+            frame.take_front(HEADER_LEN);
+            self.begin_run(frame, ingress, ledger);
+        }
+    }
+
+    /// A packet among others is copied out: what follows it must be moved in any case.
+    fn take_part(&mut self, packet: &[u8], source: IpAddr, ledger: &mut impl Ledger) {
+        let Some((vni, inner)) = header::parse(packet) else {
+            return ledger.refused(DropReason::InvalidVxlan);
+        };
+        let ingress = Ingress::Tunnel { source, vni };
+        if !self.continue_run(inner, ingress) {
+            let mut frame = self.pool.take();
+            frame.set(inner);
+            self.begin_run(frame, ingress, ledger);
+        }
+    }
+
+    fn begin_run(&mut self, mut frame: Frame, ingress: Ingress, ledger: &mut impl Ledger) {
+        self.end_run(ledger);
+        frame.ingress = ingress;
+        frame.offload = Offload::default();
+        self.run = Run::begin(frame.bytes(), &frame.offload);
+        self.frames.push(frame);
+    }
+
+    fn continue_run(&mut self, inner: &[u8], ingress: Ingress) -> bool {
+        let (Some(run), Some(first)) = (&mut self.run, self.frames.last_mut()) else { return false };
+        first.ingress == ingress
+            && run.accept(first.bytes(), inner, &Offload::default())
+            // A run has room in any buffer of full size.
+            && first.append(&inner[run.header_len()..])
+    }
+
+    fn end_run(&mut self, ledger: &mut impl Ledger) {
+        let Some(run) = self.run.take().filter(|run| run.count() > 1) else { return };
+        if let Some(first) = self.frames.last_mut() {
+            first.offload = run.write_headers(first.bytes_mut());
+            ledger.gathered(run.count());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
