@@ -198,7 +198,9 @@ mod tests {
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }
-        for line in ["lab delete svc", "lab delete", "lab delete -f a svc x/y", "lab exec a -- b", "lab apply"] {
+        for line in
+            ["lab delete svc", "lab delete", "lab delete -f a svc x/y", "lab exec a -- b", "lab apply"]
+        {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }
     }

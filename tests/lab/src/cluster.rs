@@ -1,17 +1,27 @@
-//! What only the controller knows: which addresses it gave to services and nodes.
+//! What the lab does not decide but the cluster: the addresses of services, and what each node forwards for.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
+use ipnet::IpNet;
 use serde_json::Value;
+use vrouter_proto::v1::next_hop::Kind;
+use vrouter_proto::v1::node_client::NodeClient;
+use vrouter_proto::v1::{Address, Route, TableRequest};
 
 use crate::controller::{self, Inspector};
 use crate::kernel_node::Peer;
 use crate::lab;
+use crate::line::Line;
 use crate::name::LabName;
+use crate::node;
 use crate::object::Name;
+use crate::state::{DataPath, Node};
+
+/// The routing instance of the pod network.
+const POD_VRF: u32 = 1;
 
 /// The Services among the manifests.
 pub fn services(name: &LabName) -> Result<Vec<Value>> {
@@ -33,41 +43,100 @@ pub fn services(name: &LabName) -> Result<Vec<Value>> {
 
 /// The cluster addresses of each Service, IPv4 first.
 pub fn addresses(name: &LabName) -> Result<BTreeMap<Name, Vec<IpAddr>>> {
-    let mut found: BTreeMap<Name, Vec<IpAddr>> = BTreeMap::new();
-    for object in Inspector::connect(&controller::socket(name))?.objects("floating-ip")? {
-        if let (Some(service), Some(address)) = (service_of(&object), address_of(&object)) {
-            found.entry(service).or_default().push(address);
-        }
+    let load_balancers = Inspector::connect(&controller::socket(name))?.objects("load-balancer")?;
+    Ok(load_balancers.iter().filter_map(virtual_addresses).collect())
+}
+
+/// The Service a load balancer stands for, and its addresses.
+fn virtual_addresses(load_balancer: &Value) -> Option<(Name, Vec<IpAddr>)> {
+    let metadata = load_balancer.get("metadata")?;
+    let name = Name::new(metadata.get("namespace")?.as_str()?, metadata.get("name")?.as_str()?);
+    let addresses = load_balancer.pointer("/spec/vipAddresses")?.as_array()?;
+    let mut addresses: Vec<IpAddr> = addresses.iter().filter_map(|it| it.as_str()?.parse().ok()).collect();
+    addresses.sort_by_key(IpAddr::is_ipv6);
+    Some((name, addresses))
+}
+
+/// A node as the end of other nodes' tunnels: of a kernel node the lab itself knows, one of ours is asked.
+pub fn peer(lab: &LabName, node: &Node) -> Result<Peer> {
+    match &node.data_path {
+        DataPath::Kernel(blocks) => Ok(Peer {
+            address: node.address(),
+            mac: blocks.mac.clone(),
+            blocks: vec![blocks.ipv4.into(), blocks.ipv6.into()],
+        }),
+        DataPath::VRouter(_) => our_peer(lab, &node.name).with_context(|| format!("node {}", node.name)),
     }
-    for addresses in found.values_mut() {
-        addresses.sort_by_key(|address| (address.is_ipv6(), *address));
-        addresses.dedup();
-    }
-    Ok(found)
 }
 
-/// The other ends of a kernel node's tunnels: every node the controller knows, by name.
-pub fn peers(name: &LabName) -> Result<BTreeMap<String, Peer>> {
-    let objects = Inspector::connect(&controller::socket(name))?.objects("virtual-router")?;
-    Ok(objects.iter().filter_map(peer).collect())
+fn our_peer(lab: &LabName, node: &str) -> Result<Peer> {
+    let line = Line::open(&node::socket(lab, node))?;
+    let mut client = NodeClient::new(line.channel());
+    let routers = line.call(client.virtual_routers(TableRequest {}))?.virtual_routers;
+    let own = routers.into_iter().find(|router| router.name == node);
+    let own = own.ok_or_else(|| anyhow!("it does not know itself"))?;
+    let routes = line.call(client.routes(TableRequest {}))?.routes;
+    let address = own.address.as_ref().and_then(ip).ok_or_else(|| anyhow!("it has no underlay address"))?;
+    let mac: Vec<_> = own.mac.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Peer { address, mac: mac.join(":"), blocks: own_blocks(&routes)? })
 }
 
-fn service_of(object: &Value) -> Option<Name> {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
-    Some(Name::new(text("/metadata/namespace")?, text("/metadata/labels/service")?))
-}
-
-fn address_of(object: &Value) -> Option<IpAddr> {
-    object.pointer("/spec/address")?.as_str()?.parse().ok()
-}
-
-fn peer(object: &Value) -> Option<(String, Peer)> {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
-    let blocks = object.pointer("/status/blocks")?.as_array()?;
-    let peer = Peer {
-        address: text("/spec/address")?.parse().ok()?,
-        mac: text("/spec/mac")?.to_owned(),
-        blocks: blocks.iter().filter_map(|block| block.as_str()?.parse().ok()).collect(),
+/// A node rejects what is in its own blocks and belongs to no pod; that tells the blocks.
+fn own_blocks(routes: &[Route]) -> Result<Vec<IpNet>> {
+    let block = |route: &Route| {
+        let key = route.key.as_ref().filter(|key| key.vrf == POD_VRF)?;
+        let prefix = key.prefix.as_ref()?;
+        let rejects = matches!(route.next_hop.as_ref()?.kind, Some(Kind::Reject(_)));
+        let address = ip(prefix.address.as_ref()?)?;
+        rejects.then(|| IpNet::new(address, prefix.length.try_into().ok()?).ok()).flatten()
     };
-    Some((text("/metadata/name")?.to_owned(), peer))
+    let blocks: Vec<_> = routes.iter().filter_map(block).collect();
+    if blocks.is_empty() {
+        bail!("it has no block of pod addresses");
+    }
+    Ok(blocks)
+}
+
+fn ip(address: &Address) -> Option<IpAddr> {
+    let octets = address.octets.as_slice();
+    let ipv4 = || Some(Ipv4Addr::from(<[u8; 4]>::try_from(octets).ok()?).into());
+    let ipv6 = || Some(Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?).into());
+    ipv4().or_else(ipv6)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use vrouter_proto::v1::{Empty, NextHop, Prefix, RouteKey};
+
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_from_load_balancers() {
+        let load_balancer = json!({
+            "metadata": {"namespace": "web", "name": "nginx"},
+            "spec": {"vipAddresses": ["fd00:10:96::1", "10.96.0.1"]},
+        });
+        let (name, addresses) = virtual_addresses(&load_balancer).unwrap();
+        let wanted: [IpAddr; 2] = ["10.96.0.1".parse().unwrap(), "fd00:10:96::1".parse().unwrap()];
+        assert_eq!((name, addresses.as_slice()), (Name::new("web", "nginx"), wanted.as_slice()));
+    }
+
+    #[test]
+    fn own_blocks_are_those_that_end_here() {
+        let route = |vrf, octets: &[u8], length, kind| Route {
+            key: Some(RouteKey {
+                vrf,
+                prefix: Some(Prefix { address: Some(Address { octets: octets.to_vec() }), length }),
+            }),
+            next_hop: Some(NextHop { kind: Some(kind) }),
+        };
+        let routes = [
+            route(1, &[10, 244, 1, 0], 24, Kind::Reject(Empty {})),
+            route(1, &[10, 244, 2, 0], 24, Kind::Tunnel(2)),
+            route(2, &[10, 96, 0, 0], 12, Kind::Reject(Empty {})),
+        ];
+        assert_eq!(own_blocks(&routes).unwrap(), ["10.244.1.0/24".parse::<IpNet>().unwrap()]);
+        assert!(own_blocks(&routes[1..]).is_err());
+    }
 }

@@ -4,20 +4,18 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
-use hyper_util::rt::TokioIo;
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use tokio::net::UnixStream;
-use tokio::runtime::{self, Runtime};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use vrouter_proto::v1::inspect_client::InspectClient;
 use vrouter_proto::v1::{ControllerStatus, ObjectsRequest, Problem, SettleRequest};
 
 use crate::lab::{self, Lab};
+use crate::line::Line;
 use crate::name::{LabName, MARKER, Part};
 use crate::node;
 use crate::object::ObjectKey;
-use crate::process::Process;
+use crate::process::{Process, log_tail};
 use crate::report::{Complaint, Report};
 use crate::state::DataPath;
 use crate::underlay;
@@ -65,13 +63,26 @@ pub fn settle(lab: &Lab, concerned: &BTreeSet<ObjectKey>, report: &mut Report) {
 }
 
 fn settled(lab: &Lab) -> Result<ControllerStatus> {
-    if lab.state.controller.is_none() {
-        bail!("the controller is stopped: no node has acknowledged anything");
+    match lab.state.controller {
+        None => bail!("the controller is stopped: no node has acknowledged anything"),
+        Some(process) => still_runs(process, "the controller", &directory(&lab.name).join("log"))?,
     }
-    let running = |data_path: &DataPath| matches!(data_path, DataPath::VRouter(Some(_)));
-    let nodes = lab.state.nodes.iter().filter(|node| running(&node.data_path));
-    let nodes = nodes.map(|node| node.name.clone()).collect();
+    let mut nodes = Vec::new();
+    for node in &lab.state.nodes {
+        if let DataPath::VRouter(Some(process)) = node.data_path {
+            let log = node::directory(&lab.name, &node.name).join("log");
+            still_runs(process, &format!("the vRouter of {}", node.name), &log)?;
+            nodes.push(node.name.clone());
+        }
+    }
     Inspector::connect(&socket(&lab.name))?.settle(nodes)
+}
+
+fn still_runs(process: Process, what: &str, log: &Path) -> Result<()> {
+    if !process.runs() {
+        bail!("{what} has ended by itself; its log ends with:\n{}", log_tail(log));
+    }
+    Ok(())
 }
 
 fn pass_on(lab: &Lab, concerned: &BTreeSet<ObjectKey>, status: &ControllerStatus, report: &mut Report) {
@@ -87,10 +98,13 @@ fn pass_on(lab: &Lab, concerned: &BTreeSet<ObjectKey>, status: &ControllerStatus
         }
     }
     if !status.settled {
-        let late = status.nodes.iter().filter(|node| !node.connected || node.applied_version < node.sent_version);
+        let late =
+            status.nodes.iter().filter(|node| !node.connected || node.applied_version < node.sent_version);
         let late: Vec<_> = late
             .map(|node| match node.connected {
-                true => format!("{} has version {} of {}", node.name, node.applied_version, node.sent_version),
+                true => {
+                    format!("{} has version {} of {}", node.name, node.applied_version, node.sent_version)
+                }
                 false => format!("{} is not connected", node.name),
             })
             .collect();
@@ -118,40 +132,29 @@ fn bare(message: String) -> Complaint {
 
 /// A caller of the controller's `Inspect` service.
 pub struct Inspector {
-    runtime: Runtime,
+    line: Line,
     client: InspectClient<Channel>,
 }
 
 impl Inspector {
     /// Connects over the unix socket.
     pub fn connect(socket: &Path) -> Result<Self> {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let path = socket.to_owned();
-        let connector = tower::service_fn(move |_| {
-            let path = path.clone();
-            async move { UnixStream::connect(path).await.map(TokioIo::new) }
-        });
-        // The connector knows where to go; the address only has to be one.
-        let endpoint = Endpoint::from_static("http://controller");
-        let channel = runtime
-            .block_on(endpoint.connect_with_connector(connector))
-            .map_err(|error| anyhow!(error).context(format!("controller: cannot connect to {}", socket.display())))?;
-        let client = InspectClient::new(channel).max_decoding_message_size(vrouter_proto::MAX_MESSAGE_BYTES);
-        Ok(Self { runtime, client })
+        let line = Line::open(socket)?;
+        let client =
+            InspectClient::new(line.channel()).max_decoding_message_size(vrouter_proto::MAX_MESSAGE_BYTES);
+        Ok(Self { line, client })
     }
 
     fn settle(&mut self, nodes: Vec<String>) -> Result<ControllerStatus> {
         let timeout_ms = SETTLE.as_millis().try_into().unwrap_or(u32::MAX);
-        let reply = self.runtime.block_on(self.client.settle(SettleRequest { timeout_ms, nodes }));
-        Ok(reply.map_err(|status| anyhow!("controller: {}", status.message()))?.into_inner())
+        self.line.call(self.client.settle(SettleRequest { timeout_ms, nodes }))
     }
 
     /// The controller's objects of one kind.
     pub fn objects(&mut self, kind: &str) -> Result<Vec<Value>> {
         let request = ObjectsRequest { kind: kind.to_owned(), name: String::new() };
-        let reply = self.runtime.block_on(self.client.objects(request));
-        let objects = reply.map_err(|status| anyhow!("controller: {kind}: {}", status.message()))?.into_inner();
+        let reply = self.line.call(self.client.objects(request))?;
         let parse = |json: &str| serde_json::from_str(json).with_context(|| format!("controller: {kind}"));
-        objects.objects.iter().map(|object| parse(&object.json)).collect()
+        reply.objects.iter().map(|object| parse(&object.json)).collect()
     }
 }

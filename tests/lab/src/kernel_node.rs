@@ -54,12 +54,27 @@ pub fn connect(node: &Node, peer: &Peer) -> Result<()> {
             peer.mac
         ))?;
     }
-    let entry = ["-n", node.netns.name(), "fdb", "replace", &peer.mac, "dev", DEVICE, "dst", &peer.address.to_string()];
+    let entry = [
+        "-n",
+        node.netns.name(),
+        "fdb",
+        "replace",
+        &peer.mac,
+        "dev",
+        DEVICE,
+        "dst",
+        &peer.address.to_string(),
+    ];
     run("bridge", entry).map(drop)
 }
 
 /// Attaches a pod by a veth pair and returns its addresses, IPv4 first.
-pub fn attach(node: &Node, blocks: &KernelBlocks, pod: &Pod, taken: &BTreeSet<IpAddr>) -> Result<Vec<IpAddr>> {
+pub fn attach(
+    node: &Node,
+    blocks: &KernelBlocks,
+    pod: &Pod,
+    taken: &BTreeSet<IpAddr>,
+) -> Result<Vec<IpAddr>> {
     let addresses = free_addresses(blocks, taken)?;
     let device = device(pod);
     let inside = cni::INTERFACE;

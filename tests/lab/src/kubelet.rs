@@ -29,13 +29,7 @@ use crate::workload::Template;
 const PORTS_OPEN: Duration = Duration::from_secs(15);
 
 /// A pod placed on a node, not yet started.
-pub fn new_pod(
-    lab: &Lab,
-    name: Name,
-    owner: Option<Owner>,
-    node: &str,
-    template: Template,
-) -> Result<Pod> {
+pub fn new_pod(lab: &Lab, name: Name, owner: Option<Owner>, node: &str, template: Template) -> Result<Pod> {
     let spec = template.pod_spec()?;
     let node = lab.state.node(node).ok_or_else(|| anyhow!("no node {node}"))?;
     let (container_id, uid) = random_ids()?;
@@ -65,7 +59,8 @@ fn random_ids() -> Result<(String, String)> {
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).context("/dev/urandom")?;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let (id, uid) = hex.split_at(64);
-    let uid = [&uid[..8], &uid[8..12], &format!("4{}", &uid[13..16]), &format!("a{}", &uid[17..20]), &uid[20..32]];
+    let uid =
+        [&uid[..8], &uid[8..12], &format!("4{}", &uid[13..16]), &format!("a{}", &uid[17..20]), &uid[20..32]];
     Ok((id.to_owned(), uid.join("-")))
 }
 
@@ -262,7 +257,7 @@ fn await_ports(lab: &Lab, name: &Name, started: &[(Program, Process)], deadline:
         if let Some((transport, port)) = missing.first() {
             let what = if process.runs() { "does not listen" } else { "ended before it listened" };
             let (container, log) = (&program.container, log_tail(&log(lab, name, program)));
-            bail!("container {container} {what} on port {port}/{transport:?}; its log ends with:\n{log}");
+            bail!("container {container} {what} on port {port}/{transport}; its log ends with:\n{log}");
         }
     }
     Ok(())

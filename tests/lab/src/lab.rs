@@ -88,7 +88,9 @@ pub fn load(name: &LabName) -> Result<State> {
     let file = name.directory().join("state.json");
     match fs::read(&file) {
         Ok(text) => serde_json::from_slice(&text).with_context(|| file.display().to_string()),
-        Err(error) if error.kind() == ErrorKind::NotFound => bail!("lab {name} is not up: there is no {}", file.display()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bail!("lab {name} is not up: there is no {}", file.display())
+        }
         Err(error) => Err(error).with_context(|| file.display().to_string()),
     }
 }

@@ -12,7 +12,8 @@ use crate::process;
 
 /// Ends the lab's processes and removes its namespaces and files.
 pub fn remove(name: &LabName) -> Result<()> {
-    let namespaces: Vec<_> = Netns::all()?.into_iter().filter(|netns| name.owns_netns(netns.name())).collect();
+    let namespaces: Vec<_> =
+        Netns::all()?.into_iter().filter(|netns| name.owns_netns(netns.name())).collect();
     process::kill_all(&processes(name, &namespaces)?)?;
     for netns in &namespaces {
         netns.delete()?;

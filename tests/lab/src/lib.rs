@@ -16,6 +16,7 @@ pub mod kernel_node;
 pub mod kubelet;
 pub mod lab;
 pub mod leftovers;
+pub mod line;
 pub mod load;
 pub mod manifest;
 pub mod name;

@@ -115,7 +115,9 @@ fn objects(source: &str, line: usize, body: Value) -> Vec<Result<Document, Compl
     match body {
         Value::Object(mut fields) if fields.get("kind").is_some_and(|kind| kind == "List") => {
             match fields.remove("items") {
-                Some(Value::Array(items)) => items.into_iter().map(|item| object(source, line, item)).collect(),
+                Some(Value::Array(items)) => {
+                    items.into_iter().map(|item| object(source, line, item)).collect()
+                }
                 _ => vec![Err(nameless(source, line, "List", "items", "required: a list of objects"))],
             }
         }
@@ -128,7 +130,8 @@ fn object(source: &str, line: usize, body: Value) -> Result<Document, Complaint>
     if !body.is_object() {
         return Err(nameless(source, line, "", "", "not an object"));
     }
-    let Some(kind) = text("/kind").filter(|kind| kind.chars().all(char::is_alphanumeric) && !kind.is_empty()) else {
+    let Some(kind) = text("/kind").filter(|kind| kind.chars().all(char::is_alphanumeric) && !kind.is_empty())
+    else {
         return Err(nameless(source, line, "", "kind", "required: the object's kind"));
     };
     if text("/apiVersion").is_none() {

@@ -21,7 +21,9 @@ impl FromStr for LabName {
     fn from_str(text: &str) -> Result<Self, Error> {
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if text.is_empty() || text.len() > 32 || !text.chars().all(allowed) || text.starts_with('-') {
-            bail!("lab name {text:?}: wanted 1 to 32 lower-case letters, digits and hyphens, no hyphen first");
+            bail!(
+                "lab name {text:?}: wanted 1 to 32 lower-case letters, digits and hyphens, no hyphen first"
+            );
         }
         Ok(Self(text.to_owned()))
     }
@@ -159,9 +161,15 @@ mod tests {
         let lab: LabName = "a".parse().unwrap();
         assert!(lab.owns_netns("vrl-a-n1"));
         assert!(lab.owns_netns("vrl-a-pod-0123456789ab"));
-        for other in
-            ["vrl-a-b-n1", "vrl-ab-n1", "vrl-a-pod-n1", "vrl-a-n1-n1", "vrl-a-kernel-n1", "vrl-a-kernel-client", "n1"]
-        {
+        for other in [
+            "vrl-a-b-n1",
+            "vrl-ab-n1",
+            "vrl-a-pod-n1",
+            "vrl-a-n1-n1",
+            "vrl-a-kernel-n1",
+            "vrl-a-kernel-client",
+            "n1",
+        ] {
             assert!(!lab.owns_netns(other), "{other}");
         }
         assert!(!lab.owns_shared_memory("vrouter-lab.a-b.n1.flows"));

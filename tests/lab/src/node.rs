@@ -103,7 +103,8 @@ pub fn manifest(node: &Node) -> Value {
             "flannel.alpha.coreos.com/backend-data": json!({"VNI": 1, "VtepMAC": blocks.mac}).to_string(),
             "flannel.alpha.coreos.com/public-ip": node.ipv4,
         });
-        object["spec"] = json!({"podCIDR": blocks.ipv4, "podCIDRs": [blocks.ipv4.to_string(), blocks.ipv6.to_string()]});
+        object["spec"] =
+            json!({"podCIDR": blocks.ipv4, "podCIDRs": [blocks.ipv4.to_string(), blocks.ipv6.to_string()]});
     }
     object
 }

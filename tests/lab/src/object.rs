@@ -143,9 +143,9 @@ const KINDS: [(&str, &[&str]); 13] = [
 
 fn full_kind(word: &str) -> Result<&str, Error> {
     let lower = word.to_ascii_lowercase();
-    let known = KINDS.iter().find(|(kind, others)| {
-        kind.eq_ignore_ascii_case(word) || others.contains(&lower.as_str())
-    });
+    let known = KINDS
+        .iter()
+        .find(|(kind, others)| kind.eq_ignore_ascii_case(word) || others.contains(&lower.as_str()));
     match known {
         Some((kind, _)) => Ok(kind),
         // Custom kinds are taken as they are written.

@@ -72,7 +72,8 @@ mod tests {
     use crate::workload::Template;
 
     fn pod(phase: Phase) -> Pod {
-        let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "a"}]}});
+        let template =
+            json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "a"}]}});
         Pod {
             name: Name::new("x", "web-1"),
             uid: "u-1".into(),

@@ -1,6 +1,7 @@
 //! Which ports are open in a namespace, told without sending a packet.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 
 use nix::unistd::Pid;
@@ -17,6 +18,16 @@ pub enum Transport {
     Udp,
     /// Declared, but never listened on here.
     Sctp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
+        })
+    }
 }
 
 /// The ports that something listens on (TCP) or is bound to (UDP) in the namespace of this process.

@@ -48,7 +48,9 @@ impl State {
 
     /// The pods of a workload, oldest first.
     pub fn pods_of<'a>(&'a self, workload: &'a ObjectKey) -> impl Iterator<Item = &'a Pod> {
-        self.pods.iter().filter(move |pod| pod.owner.as_ref().is_some_and(|owner| &owner.workload == workload))
+        self.pods
+            .iter()
+            .filter(move |pod| pod.owner.as_ref().is_some_and(|owner| &owner.workload == workload))
     }
 }
 

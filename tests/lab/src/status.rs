@@ -83,19 +83,33 @@ impl Status {
     pub fn tables(&self) -> String {
         let nodes = table(
             &["NODE", "ADDRESS", "DATA PATH"],
-            self.nodes.iter().map(|node| vec![node.name.clone(), node.address.to_string(), node.data_path.into()]),
+            self.nodes
+                .iter()
+                .map(|node| vec![node.name.clone(), node.address.to_string(), node.data_path.into()]),
         );
         let pods = table(
             &["NAMESPACE", "POD", "PHASE", "NODE", "ADDRESSES"],
             self.pods.iter().map(|pod| {
-                vec![pod.namespace.clone(), pod.name.clone(), pod.phase.into(), pod.node.clone(), join(&pod.ips)]
+                vec![
+                    pod.namespace.clone(),
+                    pod.name.clone(),
+                    pod.phase.into(),
+                    pod.node.clone(),
+                    join(&pod.ips),
+                ]
             }),
         );
         let services = table(
             &["NAMESPACE", "SERVICE", "CLUSTER ADDRESSES", "PORTS"],
             self.services.iter().map(|service| {
-                let ports: Vec<_> = service.ports.iter().map(|it| format!("{}/{}", it.port, it.protocol)).collect();
-                vec![service.namespace.clone(), service.name.clone(), join(&service.cluster_ips), ports.join(" ")]
+                let ports: Vec<_> =
+                    service.ports.iter().map(|it| format!("{}/{}", it.port, it.protocol)).collect();
+                vec![
+                    service.namespace.clone(),
+                    service.name.clone(),
+                    join(&service.cluster_ips),
+                    ports.join(" "),
+                ]
             }),
         );
         let client = format!("The outside client has the address {}.", self.client.address);
@@ -146,7 +160,9 @@ impl ServiceStatus {
 
 impl ServicePort {
     fn of(port: &Value) -> Option<Self> {
-        let text = |field: &str, default: &str| port.get(field).and_then(Value::as_str).unwrap_or(default).to_owned();
+        let text = |field: &str, default: &str| {
+            port.get(field).and_then(Value::as_str).unwrap_or(default).to_owned()
+        };
         Some(Self {
             name: text("name", ""),
             port: port.get("port")?.as_u64()?,
@@ -197,7 +213,8 @@ mod tests {
             ]},
         });
         let name = Name::new("kube-system", "dns");
-        let allocated = BTreeMap::from([(name, vec!["10.96.0.10".parse().unwrap(), "fd00::a".parse().unwrap()])]);
+        let allocated =
+            BTreeMap::from([(name, vec!["10.96.0.10".parse().unwrap(), "fd00::a".parse().unwrap()])]);
         let shown = ServiceStatus::of(&service, &allocated).unwrap();
         let wanted = json!({
             "namespace": "kube-system",

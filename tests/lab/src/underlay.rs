@@ -80,7 +80,8 @@ fn ipv6(place: u8) -> Ipv6Addr {
 pub fn build(name: &LabName, nodes: &[Node]) -> Result<()> {
     let underlay = name.netns(&Part::Underlay);
     underlay.create()?;
-    underlay.ip(&format!("link add bridge mtu {MTU} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"))?;
+    underlay
+        .ip(&format!("link add bridge mtu {MTU} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"))?;
     underlay.ip("link set bridge up")?;
     for node in nodes {
         add(&underlay, &node.netns, &node.name, node.ipv4, node.ipv6)?;
@@ -109,7 +110,8 @@ mod tests {
     fn kernel_nodes_follow_ours_and_overlap_nothing() {
         let name: LabName = "a".parse().unwrap();
         let nodes = nodes(&name, 2, 2).unwrap();
-        let names: Vec<_> = nodes.iter().map(|node| (node.name.as_str(), node.address().to_string())).collect();
+        let names: Vec<_> =
+            nodes.iter().map(|node| (node.name.as_str(), node.address().to_string())).collect();
         let wanted = [("n1", 1), ("n2", 2), ("k1", 3), ("k2", 4)];
         assert_eq!(names, wanted.map(|(name, place)| (name, format!("172.30.0.{place}"))));
         let blocks: Vec<_> = nodes

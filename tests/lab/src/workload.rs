@@ -121,7 +121,9 @@ impl Reading {
         let fields: Fields = document.part("spec")?;
         let spec: PodSpec = document.part("spec.template.spec")?;
         if spec.containers.is_empty() {
-            return Err(document.complaint("spec.template.spec.containers", "required: at least one container"));
+            return Err(
+                document.complaint("spec.template.spec.containers", "required: at least one container")
+            );
         }
         let mut notes = Vec::new();
         let version = document.body["apiVersion"].as_str().unwrap_or_default();
@@ -133,7 +135,9 @@ impl Reading {
             None | Some(Value::Null) if version == "apps/v1" => {
                 return Err(document.complaint("spec.selector", "required in apps/v1"));
             }
-            None | Some(Value::Null) => notes.push("spec.selector is taken from the template's labels".to_owned()),
+            None | Some(Value::Null) => {
+                notes.push("spec.selector is taken from the template's labels".to_owned())
+            }
             Some(selector) => check_selector(document, kind, &selector, &fields.template)?,
         }
         let replicas_given = fields.replicas.is_some();

@@ -43,7 +43,8 @@ pub fn reconcile(lab: &mut Lab, keys: &[ObjectKey], report: &mut Report) -> Resu
         kubelet::stop(lab, &remove, report)?;
         // What cannot be started now is not tried again and again; the next command may.
         let failed = |name: &Name| lab.state.pod(name).filter(|pod| pod.phase == Phase::Failed);
-        let failed = made.iter().filter_map(failed).filter_map(|pod| Some(pod.owner.as_ref()?.workload.clone()));
+        let failed =
+            made.iter().filter_map(failed).filter_map(|pod| Some(pod.owner.as_ref()?.workload.clone()));
         unplaced.extend(failed);
         open.retain(|key| !unplaced.contains(key));
     }
@@ -59,7 +60,12 @@ pub fn place_alone(state: &State, coming: &[Pod], spec: &PodSpec) -> Result<Stri
 type Refusal = (&'static str, String);
 
 /// The node for one more of the pods that are counted.
-fn place(state: &State, coming: &[Pod], spec: &PodSpec, counted: impl Fn(&Pod) -> bool) -> Result<String, Refusal> {
+fn place(
+    state: &State,
+    coming: &[Pod],
+    spec: &PodSpec,
+    counted: impl Fn(&Pod) -> bool,
+) -> Result<String, Refusal> {
     let mut nodes = candidates(state, &counted);
     for candidate in &mut nodes {
         candidate.pods += coming.iter().filter(|pod| counted(pod) && pod.node == candidate.name).count();
@@ -67,12 +73,7 @@ fn place(state: &State, coming: &[Pod], spec: &PodSpec, counted: impl Fn(&Pod) -
     placement::place(spec, &nodes).map(str::to_owned)
 }
 
-fn new_pod(
-    lab: &mut Lab,
-    key: &ObjectKey,
-    node: Option<String>,
-    coming: &[Pod],
-) -> Result<Pod, Refusal> {
+fn new_pod(lab: &mut Lab, key: &ObjectKey, node: Option<String>, coming: &[Pod]) -> Result<Pod, Refusal> {
     let other = |error: anyhow::Error| ("", format!("{error:#}"));
     let workload = lab.state.workloads.get(key).ok_or_else(|| other(anyhow!("no {key}")))?;
     let owner = Owner { workload: key.clone(), revision: workload.revision() };
@@ -126,7 +127,8 @@ impl Step {
 
 fn step(state: &State, key: &ObjectKey, workload: &Workload) -> Step {
     let mut pods: Vec<_> = state.pods_of(key).collect();
-    let failed: Vec<_> = pods.iter().filter(|pod| pod.phase == Phase::Failed).map(|pod| pod.name.clone()).collect();
+    let failed: Vec<_> =
+        pods.iter().filter(|pod| pod.phase == Phase::Failed).map(|pod| pod.name.clone()).collect();
     if !failed.is_empty() {
         return Step { remove: failed, ..Step::default() };
     }
@@ -150,7 +152,8 @@ fn replicas_step(workload: &Workload, pods: &[&Pod]) -> Step {
         Update::Never => Vec::new(),
         _ => pods.iter().filter(is_old).map(|pod| pod.name.clone()).collect(),
     };
-    let surge = usize::from(update == Update::CreateFirst && !old.is_empty() && pods.len() - old.len() < wanted);
+    let surge =
+        usize::from(update == Update::CreateFirst && !old.is_empty() && pods.len() - old.len() < wanted);
     let most = wanted + surge;
     if pods.len() < most {
         return Step { create: vec![None; most - pods.len()], ..Step::default() };
@@ -248,7 +251,10 @@ mod tests {
         assert_eq!(play(&deployment, &[]), ["++"]);
         assert_eq!(play(&deployment, &[("a", now), ("b", now), ("c", now)]), ["-c"]);
         assert_eq!(play(&deployment, &[("a", "old"), ("b", "old")]), ["+", "-a", "+", "-b"]);
-        assert_eq!(play(&deployment, &[("a", "old"), ("b", "old"), ("c", "old"), ("d", "old")]), ["-a-b", "+", "-c", "+", "-d"]);
+        assert_eq!(
+            play(&deployment, &[("a", "old"), ("b", "old"), ("c", "old"), ("d", "old")]),
+            ["-a-b", "+", "-c", "+", "-d"]
+        );
         assert_eq!(play(&deployment, &[("a", "old")]), ["++", "-a"]);
         assert_eq!(play(&workload(WorkloadKind::Deployment, 0), &[("a", "old")]), ["-a"]);
     }

@@ -171,9 +171,9 @@ fn an_error_about_a_translated_packet_reaches_its_sender_translated() {
             .payload(&there[0].frame[14..]);
         let told = only(&cluster.send(&server, &error.build()));
         assert_eq!((told.source, told.destination), (vip(v4), address(&client, v4)));
-        let quoted = [&question[..14], &told.payload[if v4 { 0 } else { 0 }..]].concat();
-        let at = quoted.len() - (question.len() - 14);
-        let quoted = [&question[..14], &quoted[at..]].concat();
+        // Behind the ICMP header stands the whole question, framed again to be read.
+        let at = told.payload.len() - (question.len() - 14);
+        let quoted = [&question[..14], &told.payload[at..]].concat();
         let mut expected = read(&question);
         let mut got = read(&quoted);
         (expected.hops, got.hops) = (0, 0);

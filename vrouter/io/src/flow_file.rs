@@ -7,10 +7,8 @@
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,7 +21,7 @@ use vrouter_forward::flow::{LAYOUT_VERSION, Slot};
 
 use crate::{BootId, IoError};
 
-const MAGIC: [u8; 8] = *b"vrflows\n";
+const MAGIC: &[u8; 8] = b"vrflows\n";
 const HEADER_BYTES: usize = 4096;
 const MAX_CAPACITY: usize = 1 << 31;
 
@@ -31,25 +29,16 @@ const MAX_CAPACITY: usize = 1 << 31;
 #[repr(C)]
 struct Header {
     identity: Identity,
-    seed: u64,
+    seed: [u8; 8],
     epoch: AtomicU32,
 }
 
-/// What must be the same for the slots to mean anything.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Identity {
-    magic: [u8; 8],
-    layout_version: u32,
-    slot_bytes: u32,
-    capacity: u64,
-    boot_id: [u8; 16],
-}
+/// What must be the same for the slots to mean anything: magic, layout version, slot size, capacity, boot.
+type Identity = [u8; 40];
 
 const _: () = assert!(size_of::<Header>() <= HEADER_BYTES && HEADER_BYTES.is_multiple_of(align_of::<Slot>()));
 
 /// The mapped file. It stays mapped until the process ends, since workers hold on to its slots.
-#[derive(Debug)]
 pub struct FlowFile {
     header: &'static Header,
     slots: &'static [Slot],
@@ -59,8 +48,8 @@ pub struct FlowFile {
 }
 
 impl FlowFile {
-    /// Opens and maps the file, or makes it, for so many flow directions. Beyond the file's own sake, its owner must be
-    /// ourselves: who can write to it can make up connections.
+    /// Opens and maps the file, or makes it, for so many flow directions. Nobody else may be able
+    /// to write to it, for who can, can make up connections.
     pub fn open(path: &Path, capacity: usize, boot_id: BootId) -> Result<Self, IoError> {
         if !(1..=MAX_CAPACITY).contains(&capacity) {
             return Err(IoError::FlowCapacity(capacity));
@@ -68,6 +57,7 @@ impl FlowFile {
         let opening = Opening { path, capacity, boot_id };
         let lock = opening.lock(opening.open_file()?)?;
         opening.check_ownership(&lock)?;
+        opening.check_room(&lock)?;
         let is_fresh = !opening.is_as_it_was(&lock);
         if is_fresh {
             opening.begin_anew(&lock)?;
@@ -83,7 +73,7 @@ impl FlowFile {
 
     /// The secret that flow keys are hashed with.
     pub fn seed(&self) -> u64 {
-        self.header.seed
+        u64::from_ne_bytes(self.header.seed)
     }
 
     /// Whether it was begun anew, so that there is nothing to recover.
@@ -116,13 +106,17 @@ impl Opening<'_> {
     }
 
     fn identity(&self) -> Identity {
-        Identity {
-            magic: MAGIC,
-            layout_version: LAYOUT_VERSION,
-            slot_bytes: size_of::<Slot>() as u32,
-            capacity: self.capacity as u64,
-            boot_id: self.boot_id.0,
-        }
+        let mut identity = [0; _];
+        let (magic, rest) = identity.split_at_mut(8);
+        magic.copy_from_slice(MAGIC);
+        let (version, rest) = rest.split_at_mut(4);
+        version.copy_from_slice(&LAYOUT_VERSION.to_ne_bytes());
+        let (slot_bytes, rest) = rest.split_at_mut(4);
+        slot_bytes.copy_from_slice(&(size_of::<Slot>() as u32).to_ne_bytes());
+        let (capacity, boot_id) = rest.split_at_mut(8);
+        capacity.copy_from_slice(&(self.capacity as u64).to_ne_bytes());
+        boot_id.copy_from_slice(&self.boot_id.0);
+        identity
     }
 
     fn bytes(&self) -> usize {
@@ -152,7 +146,7 @@ impl Opening<'_> {
     fn check_ownership(&self, file: &File) -> Result<(), IoError> {
         let metadata = file.metadata().map_err(self.failed("looking at it"))?;
         let unsafe_because = |problem| Err(IoError::FlowFileUnsafe { path: self.path.to_owned(), problem });
-        if !metadata.file_type().is_file() || metadata.file_type().is_fifo() {
+        if !metadata.is_file() {
             return unsafe_because("it is not a regular file");
         }
         if metadata.uid() != nix::unistd::geteuid().as_raw() {
@@ -166,34 +160,27 @@ impl Opening<'_> {
 
     /// Whether the file's contents are what a process like this one left in this boot.
     fn is_as_it_was(&self, file: &File) -> bool {
-        let is_size_right = file.metadata().is_ok_and(|metadata| metadata.len() == self.bytes() as u64);
-        is_size_right
-            && map_header(file).is_ok_and(|header| {
-                let identity = header.identity;
-                identity == self.identity()
-            })
+        let mut identity: Identity = [0; _];
+        file.metadata().is_ok_and(|metadata| metadata.len() == self.bytes() as u64)
+            && file.read_exact_at(&mut identity, 0).is_ok()
+            && identity == self.identity()
     }
 
-    /// Makes it a file of zeroes with a header.
+    /// Makes it a file of zeroes, and of a header once everything else is in place.
     fn begin_anew(&self, file: &File) -> Result<(), IoError> {
         file.set_len(0).map_err(self.failed("emptying"))?;
-        self.check_room(file)?;
         file.set_len(self.bytes() as u64).map_err(self.failed("growing"))?;
-        let mut seed = [0; 8];
-        getrandom(&mut seed).map_err(self.failed("drawing a seed"))?;
-        let header = Header { identity: self.identity(), seed: u64::from_ne_bytes(seed), epoch: AtomicU32::new(0) };
-        // SAFETY: the header is a plain struct without padding between its fields' bytes that are read back; the view
-        // does not outlive it.
-        let bytes = unsafe { slice::from_raw_parts((&raw const header).cast::<u8>(), size_of::<Header>()) };
-        std::os::unix::fs::FileExt::write_all_at(file, bytes, 0).map_err(self.failed("writing its header"))
+        let seed = random_seed().map_err(self.failed("drawing a seed"))?;
+        let header = [&self.identity()[..], &seed].concat();
+        file.write_all_at(&header, 0).map_err(self.failed("writing its header"))
     }
 
-    /// A sparse file on a file system without room would kill the process when it touches a slot. It is better not to
-    /// begin.
+    /// A sparse file without room to grow would kill the process when it touches a slot. It is better not to begin.
     fn check_room(&self, file: &File) -> Result<(), IoError> {
-        let stat = fstatvfs(file.as_fd()).map_err(self.failed("looking at its file system"))?;
+        let stat = fstatvfs(file).map_err(self.failed("looking at its file system"))?;
         let free = stat.blocks_available() as u64 * stat.fragment_size() as u64;
-        let needed = self.bytes() as u64;
+        let held = file.metadata().map_err(self.failed("looking at it"))?.blocks() * 512;
+        let needed = (self.bytes() as u64).saturating_sub(held);
         if free < needed {
             return Err(IoError::FlowFileRoom { path: self.path.to_owned(), needed, free });
         }
@@ -201,12 +188,124 @@ impl Opening<'_> {
     }
 
     fn map(&self, file: &File) -> Result<(&'static Header, &'static [Slot]), IoError> {
-        let start = map_shared(file, self.bytes()).map_err(self.failed("mapping"))?;
-        // SAFETY: the mapping is as long as the file, stays until the process ends, and begins with a header that was
-        // written or compared before. Nobody else writes it: the lock and the file's mode keep others out.
+        let len = NonZeroUsize::new(self.bytes()).ok_or(IoError::FlowCapacity(self.capacity))?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping where the kernel finds room for it touches no other memory.
+        let start = unsafe { mmap(None, len, protection, MapFlags::MAP_SHARED, file, 0) }
+            .map_err(self.failed("mapping"))?;
+        // SAFETY: the mapping is as long as the file and stays until the process ends. It begins with a header, whose
+        // plain fields nobody writes any more: the lock and the file's mode keep other processes out.
         let header = unsafe { start.cast::<Header>().as_ref() };
-        // SAFETY: behind the header's page are `capacity` slots, aligned, of atomics, for which any bytes are a value.
-        let slots = unsafe { slice::from_raw_parts(start.byte_add(HEADER_BYTES).cast::<Slot>().as_ptr(), self.capacity) };
+        // SAFETY: behind the header's page are `capacity` aligned slots of atomics, for which any bytes are a value.
+        let slots = unsafe {
+            slice::from_raw_parts(start.byte_add(HEADER_BYTES).cast::<Slot>().as_ptr(), self.capacity)
+        };
         Ok((header, slots))
+    }
+}
+
+fn random_seed() -> io::Result<[u8; 8]> {
+    let mut seed = [0; 8];
+    // SAFETY: the buffer has the length that is said. So few bytes are always given whole.
+    let drawn = unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
+    if drawn == seed.len() as isize { Ok(seed) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOOT: BootId = BootId([7; 16]);
+
+    fn open(path: &Path, capacity: usize, boot_id: BootId) -> FlowFile {
+        FlowFile::open(path, capacity, boot_id).unwrap()
+    }
+
+    #[test]
+    fn a_file_is_found_again_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flows");
+        let first = open(&path, 1000, BOOT);
+        assert!(first.is_fresh());
+        assert_eq!(first.slots().len(), 1000);
+        assert_eq!([first.next_epoch(), first.next_epoch()], [Epoch(1), Epoch(2)]);
+        let seed = first.seed();
+        drop(first);
+        let again = open(&path, 1000, BOOT);
+        assert!(!again.is_fresh());
+        assert_eq!((again.seed(), again.last_epoch(), again.next_epoch()), (seed, Epoch(2), Epoch(3)));
+    }
+
+    #[test]
+    fn another_boot_capacity_or_layout_begins_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flows");
+        let mut seeds = vec![open(&path, 1000, BOOT).seed()];
+        for (capacity, boot_id) in [(1000, BootId([8; 16])), (2000, BootId([8; 16]))] {
+            let file = open(&path, capacity, boot_id);
+            assert!(file.is_fresh());
+            assert_eq!((file.slots().len(), file.last_epoch()), (capacity, Epoch(0)));
+            seeds.push(file.seed());
+        }
+        for (offset, what) in [(0, "magic"), (8, "layout version"), (12, "slot size")] {
+            let file = File::options().read(true).write(true).open(&path).unwrap();
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, offset).unwrap();
+            file.write_all_at(&[byte[0] ^ 0x80], offset).unwrap();
+            let file = open(&path, 2000, BootId([8; 16]));
+            assert!(file.is_fresh(), "{what}");
+            seeds.push(file.seed());
+        }
+        seeds.sort_unstable();
+        seeds.dedup();
+        assert_eq!(seeds.len(), 6, "a seed was drawn twice");
+    }
+
+    #[test]
+    fn a_torn_file_begins_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flows");
+        drop(open(&path, 1000, BOOT));
+        File::options().write(true).open(&path).unwrap().set_len(5000).unwrap();
+        assert!(open(&path, 1000, BOOT).is_fresh());
+    }
+
+    #[test]
+    fn two_processes_cannot_have_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flows");
+        let _first = open(&path, 10, BOOT);
+        let error = FlowFile::open(&path, 10, BOOT).unwrap_err();
+        assert!(matches!(error, IoError::FlowFileBusy(_)), "{error}");
+    }
+
+    #[test]
+    fn what_others_could_write_to_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let open_to_all = folder.path().join("open");
+        drop(File::options().create_new(true).write(true).mode(0o666).open(&open_to_all).unwrap());
+        std::fs::set_permissions(&open_to_all, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&open_to_all, &link).unwrap();
+        for path in [&open_to_all, &link, &folder.path().to_owned(), &folder.path().join("no/such/folder")] {
+            let error = FlowFile::open(path, 10, BOOT).unwrap_err().to_string();
+            assert!(error.contains(path.to_str().unwrap()), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_capacity_that_cannot_be_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for capacity in [0, MAX_CAPACITY + 1] {
+            let error = FlowFile::open(&folder.path().join("flows"), capacity, BOOT).unwrap_err();
+            assert!(matches!(error, IoError::FlowCapacity(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_could_not_grow_is_refused() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let error = FlowFile::open(&folder.path().join("flows"), MAX_CAPACITY, BOOT).unwrap_err();
+        assert!(matches!(error, IoError::FlowFileRoom { .. }), "{error}");
     }
 }

@@ -66,14 +66,9 @@ fn build(lab: &mut Lab, options: &Up) -> Result<()> {
 }
 
 fn connect_kernel_nodes(lab: &Lab) -> Result<()> {
-    let is_kernel = |node: &&Node| matches!(node.data_path, DataPath::Kernel(_));
-    if !lab.state.nodes.iter().any(|node| is_kernel(&node)) {
-        return Ok(());
-    }
-    let peers = cluster::peers(&lab.name)?;
-    for node in lab.state.nodes.iter().filter(is_kernel) {
-        for (_, peer) in peers.iter().filter(|(name, _)| *name != &node.name) {
-            kernel_node::connect(node, peer)?;
+    for node in lab.state.nodes.iter().filter(|node| matches!(node.data_path, DataPath::Kernel(_))) {
+        for other in lab.state.nodes.iter().filter(|other| other.name != node.name) {
+            kernel_node::connect(node, &cluster::peer(&lab.name, other)?)?;
         }
     }
     Ok(())

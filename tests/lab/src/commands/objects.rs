@@ -122,9 +122,10 @@ fn apply_pods(lab: &mut Lab, pods: Vec<(Document, PodSpec)>, report: &mut Report
             report.complain(document.complaint("spec.containers", "required: at least one container"));
             continue;
         }
-        let template: Template = match document.part("metadata").and_then(|metadata| {
-            Ok(Template { metadata, spec: document.part("spec")? })
-        }) {
+        let template: Template = match document
+            .part("metadata")
+            .and_then(|metadata| Ok(Template { metadata, spec: document.part("spec")? }))
+        {
             Ok(template) => template,
             Err(complaint) => {
                 report.complain(complaint);
@@ -183,7 +184,9 @@ fn delete_keys(lab: &mut Lab, keys: Vec<ObjectKey>, report: &mut Report) -> Resu
             pods.extend(lab.state.pods_of(&key).map(|pod| pod.name.clone()));
             lab.state.sources.remove(&key);
             true
-        } else if let Some(pod) = key.name().filter(|_| key.kind == "Pod").and_then(|name| lab.state.pod(&name)) {
+        } else if let Some(pod) =
+            key.name().filter(|_| key.kind == "Pod").and_then(|name| lab.state.pod(&name))
+        {
             pods.push(pod.name.clone());
             bereft.extend(pod.owner.iter().map(|owner| owner.workload.clone()));
             true
@@ -216,7 +219,8 @@ fn with_contents(lab: &Lab, keys: Vec<ObjectKey>) -> Vec<ObjectKey> {
         if key.kind == "Namespace" {
             let inside = |other: &&ObjectKey| other.namespace.as_ref() == Some(&key.name);
             all.extend(lab.state.workloads.keys().filter(inside).cloned());
-            let free = lab.state.pods.iter().filter(|pod| pod.owner.is_none()).map(|pod| kubelet::key(&pod.name));
+            let free =
+                lab.state.pods.iter().filter(|pod| pod.owner.is_none()).map(|pod| kubelet::key(&pod.name));
             all.extend(free.filter(|key| inside(&key)));
             let other = |key: &&ObjectKey| key.kind != "Pod" && WorkloadKind::of(&key.kind).is_none();
             all.extend(lab.state.sources.keys().filter(inside).filter(other).cloned());
@@ -287,9 +291,11 @@ mod tests {
 
     #[test]
     fn the_labs_own_word_on_a_node_stands() {
-        let mut given = json!({"metadata": {"labels": {"zone": "a", "kubernetes.io/os": "plan9"}}, "spec": {"x": 1}});
+        let mut given =
+            json!({"metadata": {"labels": {"zone": "a", "kubernetes.io/os": "plan9"}}, "spec": {"x": 1}});
         lay_over(&mut given, json!({"metadata": {"labels": {"kubernetes.io/os": "linux"}}, "spec": {}}));
-        let wanted = json!({"metadata": {"labels": {"zone": "a", "kubernetes.io/os": "linux"}}, "spec": {"x": 1}});
+        let wanted =
+            json!({"metadata": {"labels": {"zone": "a", "kubernetes.io/os": "linux"}}, "spec": {"x": 1}});
         assert_eq!(given, wanted);
     }
 }

@@ -16,7 +16,7 @@ use tokio::task::LocalSet;
 use tokio::time::sleep;
 
 use session::Session;
-use tally::Tally;
+pub use tally::Tally;
 
 /// Whom to ask, and how.
 #[derive(Debug, Clone, Args)]

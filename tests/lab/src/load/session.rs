@@ -38,9 +38,8 @@ struct Answer {
 impl Session {
     /// Connects.
     pub async fn open(target: SocketAddr, manner: Manner) -> Result<Self> {
-        let connect = async {
-            if manner.udp { open_udp(target).await } else { open_http(target, manner.fresh).await }
-        };
+        let connect =
+            async { if manner.udp { open_udp(target).await } else { open_http(target, manner.fresh).await } };
         let carrier = timeout(PATIENCE, connect).await.map_err(|_| anyhow!("connect: no answer"))??;
         Ok(Self { member: None, carrier })
     }
@@ -83,7 +82,11 @@ async fn open_udp(target: SocketAddr) -> Result<Carrier> {
     Ok(Carrier::Udp(socket))
 }
 
-async fn ask_http(sender: &mut SendRequest<Empty<Bytes>>, host: &HeaderValue, last: &mut bool) -> Result<Bytes> {
+async fn ask_http(
+    sender: &mut SendRequest<Empty<Bytes>>,
+    host: &HeaderValue,
+    last: &mut bool,
+) -> Result<Bytes> {
     let mut request = Request::new(Empty::new());
     request.headers_mut().insert(HOST, host.clone());
     if *last {

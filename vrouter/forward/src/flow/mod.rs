@@ -25,3 +25,6 @@ pub(crate) use slot::{Actions, FlowIndex, NewFlow, Owner, PackedNextHop};
 pub(crate) use table::{WorkerFlows, tenths};
 pub use tcp::ConnectionState;
 pub(crate) use tcp::Seen;
+
+#[cfg(test)]
+mod tests;

@@ -397,11 +397,14 @@ impl FlowTable {
             self.used.fetch_add(2, Ordering::Relaxed);
             share.connections.fetch_add(1, Ordering::Relaxed);
             share.unreplied.fetch_add(1, Ordering::Relaxed);
-        } else {
-            // Nobody else has seen them.
-            slot.free();
-            other.free();
-            worker.spare.extend([forward, reverse]);
+            return outcome;
+        }
+        slot.free();
+        other.free();
+        match outcome {
+            // They stood in the index for a moment: somebody may be looking.
+            Installed::Full => worker.limbo.extend([forward, reverse]),
+            _ => worker.spare.extend([forward, reverse]),
         }
         outcome
     }

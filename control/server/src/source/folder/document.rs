@@ -1,0 +1,163 @@
+//! One document: an object, a list of them, or something that cannot be used.
+
+use k8s_openapi::api::core::v1::{Endpoints, Namespace, Node, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde::de::DeserializeOwned;
+use serde_yaml_ng::{Mapping, Value};
+use vrouter_control_model::{Kind, KubeObject, ObjectRef};
+
+use super::kinds::{Class, classify};
+use super::upgrade::upgrade;
+
+/// What became of one object of a document.
+#[derive(Debug)]
+pub enum Item {
+    /// It is mirrored.
+    Object(KubeObject),
+    /// It is known and nothing is done with it, or it was read in another way than it is written.
+    Noted {
+        /// Kind and name.
+        name: String,
+        /// What was done.
+        note: String,
+    },
+    /// It cannot be used.
+    Unusable {
+        /// What it would be, if that much can be told.
+        reference: Option<ObjectRef>,
+        /// Kind and name, as far as there are.
+        name: String,
+        /// The field at fault.
+        field: String,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+/// The objects of a document, lists taken apart.
+pub fn items(document: Value) -> Vec<Item> {
+    let mut items = Vec::new();
+    take(document, "", &mut items);
+    items
+}
+
+fn take(value: Value, place: &str, items: &mut Vec<Item>) {
+    let Value::Mapping(mut object) = value else {
+        items.push(unusable(None, place.to_owned(), "", "is no object: it has no fields".to_owned()));
+        return;
+    };
+    let text = |field: &str| object.get(field).and_then(Value::as_str).map(str::to_owned);
+    let (Some(api_version), Some(kind)) = (text("apiVersion"), text("kind")) else {
+        let field = if text("kind").is_none() { "kind" } else { "apiVersion" };
+        items.push(unusable(None, title("object", &object, place), field, "is missing".to_owned()));
+        return;
+    };
+    if let Some(list) = object.get_mut("items").filter(|_| kind.ends_with("List")) {
+        let list = list.as_sequence_mut().map(std::mem::take).unwrap_or_default();
+        for (i, item) in list.into_iter().enumerate() {
+            take(item, &format!("{place}items[{i}]."), items);
+        }
+        return;
+    }
+    let name = title(&kind, &object, place);
+    for note in upgrade(&api_version, &kind, &mut object) {
+        items.push(Item::Noted { name: name.clone(), note });
+    }
+    let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or(&api_version).to_owned();
+    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    items.push(match classify(group, &kind) {
+        Class::Mirrored(current) if api_version == current => mirrored(&kind, name, object),
+        Class::Mirrored(current) => {
+            let message = format!("{api_version} is unknown; {kind} is read in {current}");
+            unusable(None, name, "apiVersion", message)
+        }
+        Class::Workload => {
+            Item::Noted { name, note: "nothing is done with it: its pods count, once there are any".to_owned() }
+        }
+        Class::Quiet => Item::Noted { name, note: "nothing is done with it".to_owned() },
+        Class::Unknown => {
+            let message = format!("{kind} in {api_version} is unknown: nothing is done with it");
+            unusable(None, name, "kind", message)
+        }
+    });
+}
+
+fn mirrored(kind: &str, name: String, object: Mapping) -> Item {
+    let object = Value::Mapping(object);
+    let reference = reference(kind, &object);
+    let read = match kind {
+        "Namespace" => typed::<Namespace>(object).map(|object| KubeObject::Namespace(Box::new(object))),
+        "Node" => typed::<Node>(object).map(|object| KubeObject::Node(Box::new(object))),
+        "Pod" => typed::<Pod>(object).map(|object| KubeObject::Pod(Box::new(object))),
+        "Service" => typed::<Service>(object).map(|object| KubeObject::Service(Box::new(object))),
+        "EndpointSlice" => typed::<EndpointSlice>(object).map(|object| KubeObject::EndpointSlice(Box::new(object))),
+        _ => typed::<Endpoints>(object).map(|object| KubeObject::Endpoints(Box::new(object))),
+    };
+    let read = read.and_then(|object| match wrong_name(&object.reference()) {
+        Some((field, message)) => Err((field.to_owned(), message)),
+        None => Ok(object),
+    });
+    match read {
+        Ok(object) => Item::Object(object),
+        Err((field, message)) => unusable(reference, name, &field, message),
+    }
+}
+
+/// Reads an object, or says which field is wrong.
+fn typed<T: DeserializeOwned>(value: Value) -> Result<T, (String, String)> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let field = match error.path().to_string() {
+            path if path == "." => String::new(),
+            path => path,
+        };
+        (field, error.into_inner().to_string())
+    })
+}
+
+/// What an object would be, even if it cannot be read as a whole.
+fn reference(kind: &str, object: &Value) -> Option<ObjectRef> {
+    let kind = Kind::ALL.into_iter().find(|known| known.to_string() == kind)?;
+    let metadata = object.get("metadata")?;
+    let namespace = match metadata.get("namespace").and_then(Value::as_str) {
+        _ if !kind.is_namespaced() => "",
+        Some(namespace) => namespace,
+        None => "default",
+    };
+    let name = metadata.get("name").and_then(Value::as_str)?.to_owned();
+    Some(ObjectRef { kind, namespace: namespace.to_owned(), name })
+}
+
+/// Names are DNS names, as Kubernetes has them; anything else could not be told apart later.
+fn wrong_name(reference: &ObjectRef) -> Option<(&'static str, String)> {
+    let is_good = |name: &str| {
+        let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
+        let ends_well = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+        let bytes = name.as_bytes();
+        bytes.len() <= 253 && bytes.iter().all(|&byte| allowed(byte)) && ends_well(bytes.first()) && ends_well(bytes.last())
+    };
+    if reference.name.is_empty() {
+        return Some(("metadata.name", "is missing".to_owned()));
+    }
+    if !is_good(&reference.name) {
+        return Some(("metadata.name", format!("\"{}\" is not a name (lower case letters, digits, - and .)", reference.name)));
+    }
+    let namespaced = reference.kind.is_namespaced();
+    (namespaced && !is_good(&reference.namespace))
+        .then(|| ("metadata.namespace", format!("\"{}\" is not a name (lower case letters, digits and -)", reference.namespace)))
+}
+
+/// What people call an object, as far as it says: `Service default/web`.
+fn title(kind: &str, object: &Mapping, place: &str) -> String {
+    let metadata = object.get("metadata");
+    let text = |field: &str| metadata.and_then(|metadata| metadata.get(field)).and_then(Value::as_str);
+    let cluster_wide = matches!(kind, "Namespace" | "Node");
+    match (text("namespace"), text("name")) {
+        (_, None) => format!("{kind} {place}").trim_end_matches([' ', '.']).to_owned(),
+        (_, Some(name)) if cluster_wide => format!("{kind} {name}"),
+        (namespace, Some(name)) => format!("{kind} {}/{name}", namespace.unwrap_or("default")),
+    }
+}
+
+fn unusable(reference: Option<ObjectRef>, name: String, field: &str, message: String) -> Item {
+    Item::Unusable { reference, name, field: field.to_owned(), message }
+}

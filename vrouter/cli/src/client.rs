@@ -1,0 +1,127 @@
+//! Asking the vRouter, or the controller, over a unix socket.
+
+use std::path::{Path, PathBuf};
+
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+use vrouter_proto::v1::inspect_client::InspectClient;
+use vrouter_proto::v1::node_client::NodeClient;
+use vrouter_proto::{MAX_MESSAGE_BYTES, v1};
+
+use crate::error::CliError;
+
+/// Who is at the socket.
+pub struct Client {
+    socket: PathBuf,
+    node: NodeClient<Channel>,
+    controller: InspectClient<Channel>,
+}
+
+/// How it is, whoever it is.
+pub enum Report {
+    /// A node's vRouter.
+    Node(Box<v1::NodeReport>),
+    /// The controller.
+    Controller(v1::ControllerStatus),
+}
+
+impl Client {
+    /// Connects to the socket.
+    pub async fn connect(socket: &Path) -> Result<Self, CliError> {
+        let fail = |problem| CliError::Connect { socket: socket.to_owned(), problem };
+        // Connected here and not inside the channel, so that what the system says is not lost on the way.
+        let stream = UnixStream::connect(socket).await.map_err(|error| fail(error.to_string()))?;
+        let mut stream = Some(TokioIo::new(stream));
+        let connector = tower::service_fn(move |_| {
+            let stream = stream.take().ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotConnected));
+            std::future::ready(stream)
+        });
+        // The address is only for the protocol's headers.
+        let channel = Endpoint::from_static("http://vrouter").connect_with_connector(connector).await;
+        let channel = channel.map_err(|error| fail(error.to_string()))?;
+        Ok(Self {
+            socket: socket.to_owned(),
+            node: NodeClient::new(channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES),
+            controller: InspectClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES),
+        })
+    }
+
+    /// Interfaces.
+    pub async fn interfaces(&mut self) -> Result<Vec<v1::Interface>, CliError> {
+        let reply = self.node.interfaces(v1::TableRequest {}).await;
+        Ok(self.table(reply)?.interfaces)
+    }
+
+    /// Networks.
+    pub async fn routing_instances(&mut self) -> Result<Vec<v1::RoutingInstance>, CliError> {
+        let reply = self.node.routing_instances(v1::TableRequest {}).await;
+        Ok(self.table(reply)?.routing_instances)
+    }
+
+    /// Routes.
+    pub async fn routes(&mut self) -> Result<Vec<v1::Route>, CliError> {
+        let reply = self.node.routes(v1::TableRequest {}).await;
+        Ok(self.table(reply)?.routes)
+    }
+
+    /// Service addresses.
+    pub async fn floating_ips(&mut self) -> Result<Vec<v1::FloatingIp>, CliError> {
+        let reply = self.node.floating_ips(v1::TableRequest {}).await;
+        Ok(self.table(reply)?.floating_ips)
+    }
+
+    /// Nodes.
+    pub async fn virtual_routers(&mut self) -> Result<Vec<v1::VirtualRouter>, CliError> {
+        let reply = self.node.virtual_routers(v1::TableRequest {}).await;
+        Ok(self.table(reply)?.virtual_routers)
+    }
+
+    /// Dropped packets.
+    pub async fn drops(&mut self) -> Result<v1::DropTable, CliError> {
+        let reply = self.node.drops(v1::TableRequest {}).await;
+        self.table(reply)
+    }
+
+    /// Flows, in bounded pieces.
+    pub async fn flows(
+        &mut self,
+        request: v1::FlowRequest,
+    ) -> Result<tonic::Streaming<v1::FlowTable>, CliError> {
+        let reply = self.node.flows(request).await;
+        self.table(reply)
+    }
+
+    /// The controller's objects, through the node or from itself.
+    pub async fn objects(
+        &mut self,
+        request: v1::ObjectsRequest,
+    ) -> Result<Vec<v1::MirroredObject>, CliError> {
+        let reply = match self.node.objects(request.clone()).await {
+            Err(status) if status.code() == Code::Unimplemented => self.controller.objects(request).await?,
+            reply => reply?,
+        };
+        Ok(reply.into_inner().objects)
+    }
+
+    /// How the node is, or the controller.
+    pub async fn status(&mut self) -> Result<Report, CliError> {
+        match self.node.status(v1::NodeStatusRequest {}).await {
+            Err(status) if status.code() == Code::Unimplemented => {
+                let status = self.controller.status(v1::ControllerStatusRequest {}).await?;
+                Ok(Report::Controller(status.into_inner()))
+            }
+            reply => Ok(Report::Node(Box::new(reply?.into_inner()))),
+        }
+    }
+
+    fn table<T>(&self, reply: Result<tonic::Response<T>, Status>) -> Result<T, CliError> {
+        match reply {
+            Err(status) if status.code() == Code::Unimplemented => {
+                Err(CliError::Controller(self.socket.clone()))
+            }
+            reply => Ok(reply?.into_inner()),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The one error type of the tool. Each is one line.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+use tonic::Status;
+use vrouter_proto::convert::ConvertError;
+
+/// Why nothing is shown.
+#[derive(Debug, Error)]
+pub enum CliError {
+    /// No thread or timer to work with.
+    #[error("cannot start: {0}")]
+    Runtime(std::io::Error),
+    /// Nobody answers.
+    #[error("cannot reach the vrouter at {}: {problem}", socket.display())]
+    Connect {
+        /// The socket.
+        socket: PathBuf,
+        /// Why not.
+        problem: String,
+    },
+    /// It answered with an error.
+    #[error("{}", .0.message())]
+    Answer(#[from] Status),
+    /// What it answered makes no sense.
+    #[error("the answer makes no sense: {0}")]
+    Convert(#[from] ConvertError),
+    /// A document of the controller's that is none.
+    #[error("{kind} {name} is no JSON document: {error}")]
+    Document {
+        /// The object's kind.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        error: serde_json::Error,
+    },
+    /// Something was asked for by a name that nothing has.
+    #[error("there is no {kind} \"{name}\"")]
+    Unknown {
+        /// What kind of thing.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// The socket belongs to the controller, which has no tables.
+    #[error("{} is a controller's socket: only get and status work there", .0.display())]
+    Controller(PathBuf),
+    /// It cannot be written as JSON.
+    #[error("cannot print: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It cannot be written as YAML.
+    #[error("cannot print: {0}")]
+    Yaml(#[from] serde_yaml_ng::Error),
+    /// Standard output is closed.
+    #[error("standard output: {0}")]
+    Output(#[from] std::io::Error),
+}

@@ -1,0 +1,98 @@
+//! Interfaces.
+
+use serde::Serialize;
+use vrouter_proto::v1;
+
+use crate::client::Client;
+use crate::error::CliError;
+use crate::names::{address, mac};
+use crate::output::{Format, Row, bytes, rows};
+
+#[derive(Serialize)]
+struct Interface {
+    vmi: u32,
+    name: String,
+    kind: String,
+    vrf: u32,
+    network: String,
+    device: String,
+    up: bool,
+    mac: String,
+    addresses: Vec<String>,
+    mtu: u32,
+    rx_packets: u64,
+    rx_bytes: u64,
+    tx_packets: u64,
+    tx_bytes: u64,
+    drops: u64,
+    flows: u32,
+    container_id: String,
+}
+
+impl From<v1::Interface> for Interface {
+    fn from(message: v1::Interface) -> Self {
+        Self {
+            vmi: message.vmi,
+            name: message.name,
+            kind: message.kind,
+            vrf: message.vrf,
+            network: message.network,
+            device: message.device,
+            up: message.up,
+            mac: mac(&message.mac),
+            addresses: message.addresses.iter().map(|own| address(Some(own))).collect(),
+            mtu: message.mtu,
+            rx_packets: message.rx_packets,
+            rx_bytes: message.rx_bytes,
+            tx_packets: message.tx_packets,
+            tx_bytes: message.tx_bytes,
+            drops: message.drops,
+            flows: message.flows,
+            container_id: message.container_id,
+        }
+    }
+}
+
+impl Row for Interface {
+    const HEADINGS: &'static [&'static str] = &[
+        "VIF",
+        "NAME",
+        "KIND",
+        "STATE",
+        "ADDRESSES",
+        "MAC",
+        "MTU",
+        "VRF",
+        "RX PACKETS",
+        "RX",
+        "TX PACKETS",
+        "TX",
+        "DROPS",
+        "FLOWS",
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.vmi.to_string(),
+            self.name.clone(),
+            self.kind.clone(),
+            if self.up { "up" } else { "down" }.to_owned(),
+            self.addresses.join(" "),
+            self.mac.clone(),
+            self.mtu.to_string(),
+            format!("{} ({})", self.vrf, self.network),
+            self.rx_packets.to_string(),
+            bytes(self.rx_bytes),
+            self.tx_packets.to_string(),
+            bytes(self.tx_bytes),
+            self.drops.to_string(),
+            self.flows.to_string(),
+        ]
+    }
+}
+
+/// Shows the interfaces.
+pub async fn show(client: &mut Client, format: Format) -> Result<(), CliError> {
+    let interfaces: Vec<_> = client.interfaces().await?.into_iter().map(Interface::from).collect();
+    rows(format, &interfaces)
+}

@@ -1,0 +1,224 @@
+//! The table as a whole: pairs, races, kills and age.
+
+use std::sync::Arc;
+
+use vrouter_objects::{IpProtocol, VmiId, VrfId};
+
+use super::slot::{Control, Life};
+use super::*;
+use crate::address::Address;
+use crate::frame::{PortId, Time};
+
+const NOW: Time = Time::from_millis(1_000_000);
+
+fn slots(count: usize) -> &'static [Slot] {
+    Box::leak((0..count).map(|_| Slot::new()).collect())
+}
+
+fn table(slots: &'static [Slot], config: FlowConfig) -> FlowTable {
+    FlowTable::recover(slots, config, NOW).0
+}
+
+fn vrf() -> VrfId {
+    VrfId::new(1).unwrap()
+}
+
+fn owner(port: u16) -> Owner {
+    Owner { port: PortId(port), vmi: VmiId::new(u32::from(port) + 1).ok() }
+}
+
+fn key(number: u32) -> FlowKey {
+    FlowKey {
+        vrf: vrf(),
+        origin: Origin::Cluster,
+        source: Address::v4((0x0a00_0000 + number).to_be_bytes()),
+        destination: Address::v4([10, 96, 0, 1]),
+        source_port: 4000,
+        destination_port: 80,
+        protocol: IpProtocol::UDP,
+    }
+}
+
+/// A connection that is translated to one member.
+fn pair(number: u32) -> (NewFlow, NewFlow) {
+    let key = key(number);
+    let member = Address::v4([10, 244, 1, 2]);
+    let back = FlowKey {
+        source: member,
+        destination: key.source,
+        source_port: 8080,
+        destination_port: key.source_port,
+        ..key
+    };
+    let flow = |key, actions, translated, translated_port| NewFlow {
+        key,
+        actions,
+        translated,
+        translated_port,
+        egress_vrf: vrf(),
+        next_hop: PackedNextHop::Receive,
+        service: None,
+        seen: Seen::default(),
+    };
+    let initiator = NewFlow { seen: Seen::first(None), ..flow(key, Actions::DESTINATION, member, 8080) };
+    (initiator, flow(back, Actions::SOURCE, key.destination, 80))
+}
+
+fn install(table: &FlowTable, worker: &mut WorkerFlows, number: u32, port: u16) -> Installed {
+    let (initiator, responder) = pair(number);
+    table.install(worker, &initiator, &responder, owner(port), 1, NOW)
+}
+
+fn find(table: &FlowTable, key: &FlowKey) -> Option<FlowIndex> {
+    table.find(key, table.hash(key))
+}
+
+#[test]
+fn both_directions_name_each_other_until_they_are_removed() {
+    let table = table(slots(64), FlowConfig::default());
+    let mut worker = WorkerFlows::new();
+    assert_eq!(install(&table, &mut worker, 1, 0), Installed::New);
+    let (initiator, responder) = pair(1);
+    let (there, back) = (find(&table, &initiator.key).unwrap(), find(&table, &responder.key).unwrap());
+    assert_eq!(table.slot(there).reverse(), back);
+    assert_eq!(table.slot(back).reverse(), there);
+    assert_eq!(table.slot(there).key(), Some(initiator.key));
+    assert_eq!(table.len(), 2);
+    assert_eq!(install(&table, &mut worker, 1, 0), Installed::Existing);
+    // From either side.
+    table.remove(&mut worker, back);
+    assert_eq!((find(&table, &initiator.key), find(&table, &responder.key)), (None, None));
+    assert_eq!((table.len(), table.port_share(Some(PortId(0)))), (0, PortShare::default()));
+}
+
+#[test]
+fn one_way_back_serves_one_connection() {
+    let table = table(slots(64), FlowConfig::default());
+    let mut worker = WorkerFlows::new();
+    install(&table, &mut worker, 1, 0);
+    let (initiator, responder) = pair(1);
+    // Another way in that leads to the same member from the same client and port.
+    let other = NewFlow { key: FlowKey { destination_port: 81, ..initiator.key }, ..initiator };
+    let outcome = table.install(&mut worker, &other, &responder, owner(0), 1, NOW);
+    assert_eq!(outcome, Installed::ReverseTaken);
+    assert_eq!(table.len(), 2, "nothing is half-installed");
+}
+
+#[test]
+fn bounds_hold_per_port_and_for_the_table() {
+    let config = FlowConfig { connections_per_port: 3, unreplied_per_port: 2, ..FlowConfig::default() };
+    let limited = table(slots(64), config);
+    let mut worker = WorkerFlows::new();
+    assert_eq!(install(&limited, &mut worker, 1, 7), Installed::New);
+    assert_eq!(install(&limited, &mut worker, 2, 7), Installed::New);
+    assert_eq!(install(&limited, &mut worker, 3, 7), Installed::UnrepliedLimit);
+    assert_eq!(install(&limited, &mut worker, 3, 8), Installed::New, "another port is not hurt");
+    let answered = limited.slot(find(&limited, &pair(1).1.key).unwrap());
+    answered.add_seen(Seen::first(None));
+    limited.replied(answered);
+    assert_eq!(install(&limited, &mut worker, 4, 7), Installed::New);
+    assert_eq!(limited.port_share(Some(PortId(7))), PortShare { connections: 3, unreplied: 2 });
+    let second = limited.slot(find(&limited, &pair(2).1.key).unwrap());
+    second.add_seen(Seen::first(None));
+    limited.replied(second);
+    assert_eq!(install(&limited, &mut worker, 5, 7), Installed::PortLimit);
+
+    let small = table(slots(8), FlowConfig::default());
+    let mut worker = WorkerFlows::new();
+    let outcomes: Vec<_> = (0..5).map(|number| install(&small, &mut worker, number, 0)).collect();
+    assert_eq!(outcomes[3..], [Installed::New, Installed::Full]);
+}
+
+#[test]
+fn idle_flows_go_and_their_slots_are_used_again() {
+    let table = table(slots(8), FlowConfig::default());
+    let quiescence = Quiescence::new(1);
+    let mut worker = WorkerFlows::new();
+    for round in 0..10 {
+        let now = NOW.plus_millis(round * 60_000);
+        for number in 0..4 {
+            let (initiator, responder) = pair(number);
+            let outcome = table.install(&mut worker, &initiator, &responder, owner(0), 1, now);
+            assert_eq!(outcome, Installed::New, "round {round}");
+        }
+        table.age(&mut worker, 0, 1, now.plus_millis(29_000), &quiescence);
+        assert_eq!(table.len(), 8, "not yet");
+        table.age(&mut worker, 0, 1, now.plus_millis(31_000), &quiescence);
+        assert_eq!(table.len(), 0, "after the time for what nobody answered");
+        table.age(&mut worker, 0, 1, now.plus_millis(32_000), &quiescence);
+    }
+}
+
+#[test]
+fn a_removed_slot_is_not_used_again_while_a_worker_may_look_at_it() {
+    let table = table(slots(2), FlowConfig::default());
+    let quiescence = Quiescence::new(2);
+    quiescence.enter(1);
+    let mut worker = WorkerFlows::new();
+    install(&table, &mut worker, 1, 0);
+    table.remove(&mut worker, find(&table, &key(1)).unwrap());
+    for _ in 0..3 {
+        table.age(&mut worker, 0, 2, NOW, &quiescence);
+    }
+    assert_eq!(install(&table, &mut worker, 2, 0), Installed::Full, "worker 1 is still in its burst");
+    quiescence.enter(1);
+    table.age(&mut worker, 0, 2, NOW, &quiescence);
+    assert_eq!(install(&table, &mut worker, 2, 0), Installed::New);
+}
+
+#[test]
+fn a_successor_takes_up_whole_pairs_and_frees_the_rest() {
+    let memory = slots(64);
+    let before = table(memory, FlowConfig::default());
+    let mut worker = WorkerFlows::new();
+    for number in 0..6 {
+        install(&before, &mut worker, number, 0);
+    }
+    let of = |number| {
+        let index = find(&before, &key(number)).unwrap();
+        (before.slot(index), before.slot(before.slot(index).reverse()))
+    };
+    // Killed at every step of installing and removing.
+    let (ahead, _) = of(1);
+    ahead.set_control(Control { life: Life::Prepared, ..ahead.control() });
+    let (_, back) = of(2);
+    back.set_control(Control { life: Life::Prepared, ..back.control() });
+    of(3).0.free();
+    of(4).1.free();
+    let (ahead, _) = of(5);
+    ahead.set_control(Control { reverse: FlowIndex(9999), ..ahead.control() });
+    drop(before);
+
+    let (after, recovered) = FlowTable::recover(memory, FlowConfig::default(), NOW);
+    // 0 was whole; of 2 the pair was in force with its initiator.
+    assert_eq!(recovered, Recovered { connections: 2, discarded: 6 });
+    for (number, expected) in [(0, true), (1, false), (2, true), (3, false), (4, false), (5, false)] {
+        assert_eq!(find(&after, &key(number)).is_some(), expected, "connection {number}");
+    }
+    assert_eq!(after.port_share(Some(PortId(0))), PortShare { connections: 2, unreplied: 2 });
+    // Every freed slot is to be had again.
+    let mut worker = WorkerFlows::new();
+    let installed = (100..).take_while(|number| install(&after, &mut worker, *number, 0) == Installed::New);
+    assert_eq!(installed.count(), 30);
+}
+
+#[test]
+fn workers_that_race_for_one_connection_agree() {
+    let table = Arc::new(table(slots(1 << 14), FlowConfig::default()));
+    let run = |id: u32| {
+        let table = Arc::clone(&table);
+        move || {
+            let mut worker = WorkerFlows::new();
+            let installed = |number: &u32| install(&table, &mut worker, *number, id as u16) == Installed::New;
+            (0..4000).filter(installed).count()
+        }
+    };
+    let other = std::thread::spawn(run(1));
+    let mine = run(0)();
+    let total = mine + other.join().unwrap();
+    assert_eq!((total, table.len()), (4000, 8000));
+    for number in 0..4000 {
+        let index = find(&table, &key(number)).unwrap();
+        assert_eq!(table.slot(table.slot(index).reverse()).reverse(), index);
+    }
+}

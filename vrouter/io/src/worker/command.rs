@@ -1,0 +1,87 @@
+//! What a worker is told to do, and how it is woken to do it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crossbeam::channel::{Receiver, Sender, bounded};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use vrouter_forward::frame::PortId;
+
+use crate::IoError;
+use crate::tap::{TapQueue, Transmitter};
+use crate::vxlan::Senders;
+
+/// What a worker is told to do between two bursts.
+pub(crate) enum Command {
+    /// Serve this worker's queue of a port, in place of any it had.
+    AddPort {
+        /// The port's number.
+        port: PortId,
+        /// The queue.
+        queue: Transmitter<TapQueue>,
+        /// Told when it is served.
+        done: Sender<Result<(), IoError>>,
+    },
+    /// Serve a port no more.
+    RemovePort {
+        /// The port's number.
+        port: PortId,
+        /// Told when its queue is closed.
+        done: Sender<Result<(), IoError>>,
+    },
+    /// Serve a tunnel, in place of any there was.
+    SetTunnel {
+        /// This worker's receiving socket.
+        receiver: OwnedFd,
+        /// Where all workers send.
+        senders: Arc<Senders>,
+        /// Told when it is served.
+        done: Sender<Result<(), IoError>>,
+    },
+    /// Hand over the sample of dropped packets.
+    CollectDrops {
+        /// Told when it is handed over.
+        done: Sender<Result<(), IoError>>,
+    },
+    /// End.
+    Stop,
+}
+
+/// Commands under way to one worker; whoever has more waits.
+const WAITING: usize = 64;
+
+/// A way to reach a worker.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    commands: Sender<Command>,
+    bell: Arc<EventFd>,
+}
+
+/// The worker's end of it.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    pub(super) commands: Receiver<Command>,
+    pub(super) bell: Arc<EventFd>,
+}
+
+/// A mailbox with its inbox.
+pub(crate) fn mailbox() -> nix::Result<(Mailbox, Inbox)> {
+    let bell = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?);
+    let (sender, receiver) = bounded(WAITING);
+    Ok((Mailbox { commands: sender, bell: bell.clone() }, Inbox { commands: receiver, bell }))
+}
+
+impl Mailbox {
+    /// Tells the worker; `false` if it is gone.
+    pub(crate) fn send(&self, command: Command) -> bool {
+        let is_sent = self.commands.send(command).is_ok();
+        self.wake();
+        is_sent
+    }
+
+    /// Has the worker pass a burst boundary, if it sleeps.
+    pub(crate) fn wake(&self) {
+        // It only fails when it has been rung 2^64 times and not been heard.
+        let _ = self.bell.write(1);
+    }
+}
