@@ -88,11 +88,23 @@ impl ModelConfig {
         }
         let network = |name, vrf: u32, vni, prefixes, role| {
             let vrf = VrfId::new(vrf).map_err(|error| ModelError::State(error.to_string()))?;
-            Ok(VirtualNetwork { name: NamespacedName::new(NETWORK_NAMESPACE, name), vrf, vni, prefixes, role })
+            Ok(VirtualNetwork {
+                name: NamespacedName::new(NETWORK_NAMESPACE, name),
+                vrf,
+                vni,
+                prefixes,
+                role,
+            })
         };
         Ok(Self {
             pods: network("default-podnetwork", 1, pod_vni, pod_prefixes, NetworkRole::Pods)?,
-            services: network("default-servicenetwork", 2, service_vni, service_prefixes, NetworkRole::Services)?,
+            services: network(
+                "default-servicenetwork",
+                2,
+                service_vni,
+                service_prefixes,
+                NetworkRole::Services,
+            )?,
             block_lengths: [v4_block, v6_block],
         })
     }
@@ -167,7 +179,8 @@ mod tests {
     #[test]
     fn the_first_address_is_the_gateway() {
         let config = config(&["10.244.0.0/16", "fd00:10:244::/48"], &["10.96.0.0/12"], [24, 64]).unwrap();
-        let gateways: Vec<_> = config.pods.prefixes.iter().map(|&prefix| config.pods.gateway(prefix)).collect();
+        let gateways: Vec<_> =
+            config.pods.prefixes.iter().map(|&prefix| config.pods.gateway(prefix)).collect();
         assert_eq!(gateways, [Some("10.244.0.1".parse().unwrap()), Some("fd00:10:244::1".parse().unwrap())]);
     }
 }

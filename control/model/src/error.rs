@@ -34,7 +34,9 @@ pub enum ModelError {
     #[error("pod and service network share VNI {0}")]
     SharedVni(u32),
     /// A node's block is a part of the pod prefix that holds some pods.
-    #[error("node block length /{length} does not fit pod prefix {prefix}: it must be from /{least} to /{most}")]
+    #[error(
+        "node block length /{length} does not fit pod prefix {prefix}: it must be from /{least} to /{most}"
+    )]
     BlockLength {
         /// What was given.
         length: u8,

@@ -79,7 +79,12 @@ pub struct NodeSync {
 
 impl Default for NodeSync {
     fn default() -> Self {
-        Self { held: Held::default(), in_flight: None, pending: Pending::Everything, refused: BTreeMap::new() }
+        Self {
+            held: Held::default(),
+            in_flight: None,
+            pending: Pending::Everything,
+            refused: BTreeMap::new(),
+        }
     }
 }
 
@@ -118,11 +123,14 @@ impl NodeSync {
             self.hold(version, digest, whole);
         } else if digest == self.without_refused(whole) {
             self.hold(version, digest, whole);
-        } else if let Some(update) = in_flight.as_ref().filter(|update| (update.version, update.digest) == (version, digest)) {
+        } else if let Some(update) =
+            in_flight.as_ref().filter(|update| (update.version, update.digest) == (version, digest))
+        {
             // It applied the last update, and the acknowledgement was lost.
             self.forget_refusals(update);
             self.held = Held { version, digest, expected: update.digest };
-        } else if (self.held.version, self.held.digest) == (version, digest) && version != Version::default() {
+        } else if (self.held.version, self.held.digest) == (version, digest) && version != Version::default()
+        {
             let lost = in_flight.iter().flat_map(|update| keys(update)).cloned().collect::<Vec<_>>();
             lost.iter().for_each(|key| self.changed(key));
         } else {
@@ -148,19 +156,20 @@ impl NodeSync {
         if self.in_flight.is_some() || self.is_current() {
             return None;
         }
-        let (base, puts, removes) = match std::mem::replace(&mut self.pending, Pending::Changes(BTreeSet::new())) {
-            Pending::Changes(keys) => {
-                let (mut puts, mut removes) = (Vec::new(), Vec::new());
-                for key in keys {
-                    match view.get(&key) {
-                        Some(object) => puts.push(object.clone()),
-                        None => removes.push(key),
+        let (base, puts, removes) =
+            match std::mem::replace(&mut self.pending, Pending::Changes(BTreeSet::new())) {
+                Pending::Changes(keys) => {
+                    let (mut puts, mut removes) = (Vec::new(), Vec::new());
+                    for key in keys {
+                        match view.get(&key) {
+                            Some(object) => puts.push(object.clone()),
+                            None => removes.push(key),
+                        }
                     }
+                    (Some(self.held.version), puts, removes)
                 }
-                (Some(self.held.version), puts, removes)
-            }
-            Pending::Everything | Pending::EverythingAtNextChange => (None, view.objects(), Vec::new()),
-        };
+                Pending::Everything | Pending::EverythingAtNextChange => (None, view.objects(), Vec::new()),
+            };
         let update = Arc::new(Update { version, base, puts, removes, digest: view.digest() });
         self.in_flight = Some(update.clone());
         Some(update)

@@ -57,6 +57,11 @@ impl Published {
         }
     }
 
+    /// Whether nothing was published yet.
+    pub fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+
     /// What one node is to hold.
     pub fn view(&self, node: &str, networks: &BTreeSet<VrfId>) -> View<'_> {
         let shared = std::iter::once(Layer::Fabric).chain(networks.iter().map(|&vrf| Layer::Network(vrf)));

@@ -39,7 +39,7 @@ pub fn rows<T: Row>(format: Format, rows: &[T]) -> Result<(), CliError> {
 /// The rows as a table.
 pub fn table<T: Row>(rows: &[T]) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(T::HEADINGS.iter().copied());
     for row in rows {
         table.add_row(row.cells());

@@ -137,7 +137,8 @@ impl Addressing {
         family: Family,
         taken: &impl Fn(IpAddr) -> bool,
     ) -> Result<Option<(LeaseId, IpAddr)>, AddressingError> {
-        let leases: Vec<_> = self.leases_of(vrf).filter(|lease| Family::of(&lease.prefix) == family).collect();
+        let leases: Vec<_> =
+            self.leases_of(vrf).filter(|lease| Family::of(&lease.prefix) == family).collect();
         for lease in &leases {
             let last = self.uses.get(&lease.id).and_then(|used| used.last_address);
             if let Some(address) = next_free(&lease.prefix, last, taken) {

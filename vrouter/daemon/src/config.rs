@@ -186,7 +186,10 @@ impl Settings {
         let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let workers = self.workers.unwrap_or(cores.min(DEFAULT_WORKERS));
         if !(1..=MAX_WORKERS).contains(&workers) {
-            return Err(ConfigError::Value { flag: "workers", problem: format!("{workers} is not in 1-256") });
+            return Err(ConfigError::Value {
+                flag: "workers",
+                problem: format!("{workers} is not in 1-256"),
+            });
         }
         let flow_capacity = self.flow_capacity.unwrap_or(DEFAULT_FLOW_CAPACITY);
         if !FLOW_CAPACITY.contains(&flow_capacity) {
@@ -252,7 +255,8 @@ mod tests {
     fn the_file_fills_in_what_the_flags_do_not_say() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("vrouter.yaml");
-        fs::write(&path, "node: from-file\nworkers: 3\ninsecure: true\ncontrol: http://127.0.0.1:1\n").unwrap();
+        fs::write(&path, "node: from-file\nworkers: 3\ninsecure: true\ncontrol: http://127.0.0.1:1\n")
+            .unwrap();
         let config = resolve(&format!("--config {} --node from-flag", path.display())).unwrap();
         assert_eq!((config.node.as_str(), config.workers), ("from-flag", 3));
         fs::write(&path, "").unwrap();

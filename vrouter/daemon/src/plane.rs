@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use vrouter_forward::frame::{PortId, Time};
-use vrouter_forward::tables::{Epoch, Snapshot};
+use vrouter_forward::{DroppedPacket, Epoch, Snapshot};
 use vrouter_objects::MacAddress;
 
 use crate::attachment::NetworkNamespace;
@@ -34,7 +34,7 @@ pub trait DataPlane: Send + Sync + 'static {
     fn now(&self) -> Time;
 
     /// The last packets that were dropped, oldest first.
-    fn recent_drops(&self) -> Vec<vrouter_forward::DroppedPacket>;
+    fn recent_drops(&self) -> Vec<DroppedPacket>;
 }
 
 /// An interface's device inside its pod.

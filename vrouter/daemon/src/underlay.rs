@@ -20,9 +20,14 @@ mod tests {
     #[test]
     fn cni_9_pod_mtu_leaves_room_for_the_tunnel() {
         let (v4, v6) = (IpAddr::from([172, 30, 0, 1]), "fd00::1".parse().unwrap());
-        for (underlay, vtep, expected) in
-            [(1500, v4, 1450), (1500, v6, 1430), (9000, v4, 8950), (9000, v6, 8930), (65_536, v4, 65_486), (20, v4, 0)]
-        {
+        for (underlay, vtep, expected) in [
+            (1500, v4, 1450),
+            (1500, v6, 1430),
+            (9000, v4, 8950),
+            (9000, v6, 8930),
+            (65_536, v4, 65_486),
+            (20, v4, 0),
+        ] {
             assert_eq!(pod_mtu(underlay, vtep), expected, "{underlay} {vtep}");
         }
     }

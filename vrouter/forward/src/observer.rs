@@ -16,7 +16,7 @@ pub enum Event<'a> {
     Forwarded(&'a Frame, Egress),
     /// A local service took it; where it answered in place, the answer leaves.
     Consumed(&'a Frame),
-    /// It ends here.
+    /// It ends here; where its sender is told, it has become what the sender is told.
     Dropped(&'a Frame, DropReason),
     /// It waits for the first fragment of its datagram.
     Held(&'a Frame),

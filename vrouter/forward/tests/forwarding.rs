@@ -4,18 +4,11 @@ mod support;
 
 use std::net::IpAddr;
 
-use support::{only, read};
+use support::{FAMILIES, address, gateway, only, read};
+use vrouter_forward::Family;
 use vrouter_forward::frame::{Frame, Ingress};
-use vrouter_forward::sim::{Cluster, PacketBuilder, PodHandle};
+use vrouter_forward::sim::{Cluster, PacketBuilder};
 use vrouter_objects::{DropReason, MacAddress};
-
-fn gateway(v4: bool) -> IpAddr {
-    if v4 { "10.244.0.1".parse().unwrap() } else { "fd00:10:244::1".parse().unwrap() }
-}
-
-fn address(pod: &PodHandle, v4: bool) -> IpAddr {
-    if v4 { pod.v4 } else { pod.v6 }
-}
 
 /// Every transport that pods speak to each other.
 fn transports(packet: PacketBuilder) -> Vec<(&'static str, PacketBuilder)> {
@@ -31,10 +24,10 @@ fn transports(packet: PacketBuilder) -> Vec<(&'static str, PacketBuilder)> {
 #[test]
 fn pods_reach_each_other_on_one_node_and_on_two() {
     for (from_node, to_node) in [(0, 0), (0, 1), (1, 0)] {
-        for v4 in [true, false] {
+        for family in FAMILIES {
             let mut cluster = Cluster::new(2);
             let (from, to) = (cluster.pod(from_node), cluster.pod(to_node));
-            let packet = PacketBuilder::new(address(&from, v4), address(&to, v4));
+            let packet = PacketBuilder::new(address(&from, family), address(&to, family));
             for (name, packet) in transports(packet) {
                 let sent = packet.build();
                 let delivered = cluster.send(&from, &sent);
@@ -75,10 +68,11 @@ fn the_gateway_answers_arp_neighbour_solicitation_and_ping() {
     let IpAddr::V4(own) = pod.v4 else { unreachable!("the IPv4 address") };
     assert_eq!(cluster.send(&pod, &arp(own.octets())), []);
 
-    for v4 in [true, false] {
-        let ping = PacketBuilder::new(address(&pod, v4), gateway(v4)).echo_request(9, 1).payload(b"hello");
+    for family in FAMILIES {
+        let ping =
+            PacketBuilder::new(address(&pod, family), gateway(family)).echo_request(9, 1).payload(b"hello");
         let got = only(&cluster.send(&pod, &ping.build()));
-        assert_eq!((got.source, got.destination), (gateway(v4), address(&pod, v4)));
+        assert_eq!((got.source, got.destination), (gateway(family), address(&pod, family)));
         // A large ping comes back in its fragments.
         let large = ping.payload(&[1; 3000]).build_fragments(1400);
         for fragment in large {
@@ -89,11 +83,12 @@ fn the_gateway_answers_arp_neighbour_solicitation_and_ping() {
 
 #[test]
 fn ping_larger_than_the_mtu_passes_in_fragments_in_any_order() {
-    for (to_node, v4) in [(0, true), (1, true), (0, false), (1, false)] {
+    for (to_node, family) in [(0, Family::V4), (1, Family::V4), (0, Family::V6), (1, Family::V6)] {
         let mut cluster = Cluster::new(2);
         let (from, to) = (cluster.pod(0), cluster.pod(to_node));
-        let ping =
-            PacketBuilder::new(address(&from, v4), address(&to, v4)).echo_request(9, 1).payload(&[7; 3000]);
+        let ping = PacketBuilder::new(address(&from, family), address(&to, family))
+            .echo_request(9, 1)
+            .payload(&[7; 3000]);
         let fragments = ping.build_fragments(1400);
         assert_eq!(fragments.len(), 3);
         let mut in_order = 0;
@@ -126,12 +121,13 @@ fn a_pod_cannot_pretend_to_be_another() {
 
 #[test]
 fn hops_run_out_at_the_router_and_the_sender_is_told() {
-    for v4 in [true, false] {
+    for family in FAMILIES {
         let mut cluster = Cluster::new(1);
         let (from, to) = (cluster.pod(0), cluster.pod(0));
-        let packet = PacketBuilder::new(address(&from, v4), address(&to, v4)).udp(1000, 33_434).payload(b"x");
+        let packet =
+            PacketBuilder::new(address(&from, family), address(&to, family)).udp(1000, 33_434).payload(b"x");
         let told = only(&cluster.send(&from, &packet.clone().hops(1).build()));
-        assert_eq!((told.source, told.destination), (gateway(v4), address(&from, v4)));
+        assert_eq!((told.source, told.destination), (gateway(family), address(&from, family)));
         let passed = cluster.send(&from, &packet.hops(2).build());
         assert_eq!((passed[0].port, only(&passed).hops), (to.port, 1));
     }

@@ -3,61 +3,47 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
-use support::{only, read};
+use support::{ACK, ALL_PROTOCOLS, FAMILIES, SYN, address, only, packet, read, vip};
+use vrouter_forward::Family;
+use vrouter_forward::parse::IcmpTypes;
 use vrouter_forward::sim::{Cluster, Delivery, PacketBuilder, PodHandle, ServiceSpec};
 use vrouter_objects::{DropReason, MemberState, ServiceProtocol};
 
-const SYN: u8 = 2;
-const ACK: u8 = 16;
-
-fn vip(v4: bool) -> IpAddr {
-    if v4 { "10.96.0.10".parse().unwrap() } else { "fd00:10:96::10".parse().unwrap() }
-}
-
-fn address(pod: &PodHandle, v4: bool) -> IpAddr {
-    if v4 { pod.v4 } else { pod.v6 }
-}
-
-fn packet(from: IpAddr, to: IpAddr, protocol: ServiceProtocol, ports: (u16, u16), flags: u8) -> Vec<u8> {
-    let builder = PacketBuilder::new(from, to);
-    match protocol {
-        ServiceProtocol::Tcp => builder.tcp(ports.0, ports.1, flags),
-        ServiceProtocol::Udp => builder.udp(ports.0, ports.1).payload(b"datagram"),
-        ServiceProtocol::Sctp => builder.sctp(ports.0, ports.1).payload(&[1, 0, 0, 4]),
-    }
-    .build()
-}
-
 #[test]
 fn every_protocol_and_family_goes_there_and_back() {
-    for protocol in [ServiceProtocol::Tcp, ServiceProtocol::Udp, ServiceProtocol::Sctp] {
-        for v4 in [true, false] {
+    for protocol in ALL_PROTOCOLS {
+        for family in FAMILIES {
             for member_node in [0, 1] {
                 let mut cluster = Cluster::new(2);
                 let (client, server) = (cluster.pod(0), cluster.pod(member_node));
-                let service = ServiceSpec::new(1, vip(v4), protocol, 80, &[(address(&server, v4), 8080)]);
+                let service =
+                    ServiceSpec::new(1, vip(family), protocol, 80, &[(address(&server, family), 8080)]);
                 cluster.put(&[service.object()]);
-                let label = format!("{protocol} v4={v4} node {member_node}");
+                let label = format!("{protocol} {family:?} node {member_node}");
 
-                let there =
-                    cluster.send(&client, &packet(address(&client, v4), vip(v4), protocol, (4000, 80), SYN));
+                let there = cluster
+                    .send(&client, &packet(address(&client, family), vip(family), protocol, (4000, 80), SYN));
                 let got = only(&there);
                 assert_eq!((there[0].node, there[0].port), (server.node, server.port), "{label}");
                 assert_eq!(
                     (got.source, got.destination),
-                    (address(&client, v4), address(&server, v4)),
+                    (address(&client, family), address(&server, family)),
                     "{label}"
                 );
                 assert_eq!(got.ports, (4000, 8080), "{label}");
 
-                let answer =
-                    packet(address(&server, v4), address(&client, v4), protocol, (8080, 4000), SYN | ACK);
+                let answer = packet(
+                    address(&server, family),
+                    address(&client, family),
+                    protocol,
+                    (8080, 4000),
+                    SYN | ACK,
+                );
                 let back = cluster.send(&server, &answer);
                 let got = only(&back);
                 assert_eq!((back[0].node, back[0].port), (client.node, client.port), "{label}");
-                assert_eq!((got.source, got.destination), (vip(v4), address(&client, v4)), "{label}");
+                assert_eq!((got.source, got.destination), (vip(family), address(&client, family)), "{label}");
                 assert_eq!(got.ports, (80, 4000), "{label}");
             }
         }
@@ -68,7 +54,7 @@ fn every_protocol_and_family_goes_there_and_back() {
 fn nobody_there_is_told_at_once() {
     let mut cluster = Cluster::new(1);
     let client = cluster.pod(0);
-    let empty = ServiceSpec::new(1, vip(true), ServiceProtocol::Tcp, 80, &[]);
+    let empty = ServiceSpec::new(1, vip(Family::V4), ServiceProtocol::Tcp, 80, &[]);
     cluster.put(&[empty.object()]);
     let syn =
         |to: &str, port| packet(client.v4, to.parse().unwrap(), ServiceProtocol::Tcp, (4000, port), SYN);
@@ -76,10 +62,10 @@ fn nobody_there_is_told_at_once() {
         let got = only(&cluster.send(&client, &syn(to, port)));
         assert_eq!((got.source.to_string(), got.tcp_flags), (to.to_owned(), 4 | ACK), "{to}:{port}");
     }
-    let udp = packet(client.v4, vip(true), ServiceProtocol::Udp, (4000, 80), 0);
+    let udp = packet(client.v4, vip(Family::V4), ServiceProtocol::Udp, (4000, 80), 0);
     let told = only(&cluster.send(&client, &udp));
     assert_eq!((told.protocol, &told.payload[..2]), (1, &[3, 3][..]), "port unreachable");
-    let ping = PacketBuilder::new(client.v4, vip(true)).echo_request(1, 1).build();
+    let ping = PacketBuilder::new(client.v4, vip(Family::V4)).echo_request(1, 1).build();
     assert_eq!(only(&cluster.send(&client, &ping)).protocol, 1);
     assert_eq!(cluster.nodes[0].flows(cluster.now), [], "nothing is remembered of a rejected packet");
     assert_eq!(cluster.nodes[0].shared.totals().dropped_for(DropReason::NoMembers), 1);
@@ -87,18 +73,19 @@ fn nobody_there_is_told_at_once() {
 
 #[test]
 fn a_pod_reaches_itself_through_its_own_service() {
-    for v4 in [true, false] {
+    for family in FAMILIES {
         let mut cluster = Cluster::new(1);
         let pod = cluster.pod(0);
-        let service = ServiceSpec::new(1, vip(v4), ServiceProtocol::Tcp, 80, &[(address(&pod, v4), 8080)]);
+        let service =
+            ServiceSpec::new(1, vip(family), ServiceProtocol::Tcp, 80, &[(address(&pod, family), 8080)]);
         cluster.put(&[service.object()]);
-        let syn = packet(address(&pod, v4), vip(v4), ServiceProtocol::Tcp, (4000, 80), SYN);
+        let syn = packet(address(&pod, family), vip(family), ServiceProtocol::Tcp, (4000, 80), SYN);
         let got = only(&cluster.send(&pod, &syn));
-        assert_ne!(got.source, address(&pod, v4), "the answer must come back through the router");
-        assert_eq!((got.destination, got.ports), (address(&pod, v4), (4000, 8080)));
-        let answer = packet(address(&pod, v4), got.source, ServiceProtocol::Tcp, (8080, 4000), SYN | ACK);
+        assert_ne!(got.source, address(&pod, family), "the answer must come back through the router");
+        assert_eq!((got.destination, got.ports), (address(&pod, family), (4000, 8080)));
+        let answer = packet(address(&pod, family), got.source, ServiceProtocol::Tcp, (8080, 4000), SYN | ACK);
         let got = only(&cluster.send(&pod, &answer));
-        assert_eq!((got.source, got.destination), (vip(v4), address(&pod, v4)));
+        assert_eq!((got.source, got.destination), (vip(family), address(&pod, family)));
         assert_eq!(got.ports, (80, 4000));
     }
 }
@@ -109,7 +96,7 @@ fn connections_spread_and_stay_when_members_come_and_go() {
     let client = cluster.pod(0);
     let servers: Vec<PodHandle> = (0..4).map(|_| cluster.pod(0)).collect();
     let service = |members: &[usize]| {
-        let mut spec = ServiceSpec::new(1, vip(true), ServiceProtocol::Tcp, 80, &[]);
+        let mut spec = ServiceSpec::new(1, vip(Family::V4), ServiceProtocol::Tcp, 80, &[]);
         spec.members = members
             .iter()
             .map(|member| (*member as u32 + 1, servers[*member].v4, 8080, MemberState::Active))
@@ -118,7 +105,7 @@ fn connections_spread_and_stay_when_members_come_and_go() {
     };
     cluster.put(&[service(&[0, 1])]);
     let send = |cluster: &mut Cluster, port: u16, flags| -> Delivery {
-        let frame = packet(client.v4, vip(true), ServiceProtocol::Tcp, (port, 80), flags);
+        let frame = packet(client.v4, vip(Family::V4), ServiceProtocol::Tcp, (port, 80), flags);
         cluster.send(&client, &frame).pop().expect("delivered")
     };
     let mut chosen = BTreeMap::new();
@@ -143,13 +130,15 @@ fn connections_spread_and_stay_when_members_come_and_go() {
 fn a_client_that_goes_direct_and_by_the_service_from_one_port_keeps_both() {
     let mut cluster = Cluster::new(1);
     let (client, server) = (cluster.pod(0), cluster.pod(0));
-    let service = ServiceSpec::new(1, vip(true), ServiceProtocol::Tcp, 80, &[(server.v4, 8080)]);
+    let service = ServiceSpec::new(1, vip(Family::V4), ServiceProtocol::Tcp, 80, &[(server.v4, 8080)]);
     cluster.put(&[service.object()]);
     let tcp = ServiceProtocol::Tcp;
-    let by_service = only(&cluster.send(&client, &packet(client.v4, vip(true), tcp, (4000, 80), SYN)));
+    let by_service = only(&cluster.send(&client, &packet(client.v4, vip(Family::V4), tcp, (4000, 80), SYN)));
     let direct = only(&cluster.send(&client, &packet(client.v4, server.v4, tcp, (4000, 8080), SYN)));
     assert_ne!(by_service.ports.0, direct.ports.0, "the server must be able to tell them apart");
-    for (seen, expected_source, expected_port) in [(by_service, vip(true), 80), (direct, server.v4, 8080)] {
+    for (seen, expected_source, expected_port) in
+        [(by_service, vip(Family::V4), 80), (direct, server.v4, 8080)]
+    {
         let answer = packet(server.v4, client.v4, tcp, (8080, seen.ports.0), SYN | ACK);
         let back = only(&cluster.send(&server, &answer));
         assert_eq!((back.source, back.ports), (expected_source, (expected_port, 4000)));
@@ -158,19 +147,20 @@ fn a_client_that_goes_direct_and_by_the_service_from_one_port_keeps_both() {
 
 #[test]
 fn an_error_about_a_translated_packet_reaches_its_sender_translated() {
-    for v4 in [true, false] {
+    for family in FAMILIES {
         let mut cluster = Cluster::new(2);
         let (client, server) = (cluster.pod(0), cluster.pod(1));
-        let service = ServiceSpec::new(1, vip(v4), ServiceProtocol::Udp, 53, &[(address(&server, v4), 5353)]);
+        let service =
+            ServiceSpec::new(1, vip(family), ServiceProtocol::Udp, 53, &[(address(&server, family), 5353)]);
         cluster.put(&[service.object()]);
-        let question = packet(address(&client, v4), vip(v4), ServiceProtocol::Udp, (4000, 53), 0);
+        let question = packet(address(&client, family), vip(family), ServiceProtocol::Udp, (4000, 53), 0);
         let there = cluster.send(&client, &question);
-        let (kind, code) = if v4 { (3, 3) } else { (1, 4) };
-        let error = PacketBuilder::new(address(&server, v4), address(&client, v4))
+        let (kind, code) = IcmpTypes::of(family).port_unreachable;
+        let error = PacketBuilder::new(address(&server, family), address(&client, family))
             .icmp(kind, code, [0; 4])
             .payload(&there[0].frame[14..]);
         let told = only(&cluster.send(&server, &error.build()));
-        assert_eq!((told.source, told.destination), (vip(v4), address(&client, v4)));
+        assert_eq!((told.source, told.destination), (vip(family), address(&client, family)));
         // Behind the ICMP header stands the whole question, framed again to be read.
         let at = told.payload.len() - (question.len() - 14);
         let quoted = [&question[..14], &told.payload[at..]].concat();

@@ -101,6 +101,9 @@ pub enum IoError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// A worker could not watch a descriptor.
+    #[error("watching a descriptor: {0}")]
+    Watch(io::Error),
     /// A worker thread is gone.
     #[error("worker {0} has stopped")]
     WorkerStopped(usize),

@@ -4,6 +4,7 @@
 //! only if everything that gives its contents their meaning is the same: layout, capacity and boot. Otherwise it is
 //! begun anew.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
@@ -89,6 +90,12 @@ impl FlowFile {
     /// The next epoch, larger than any before, also over restarts.
     pub fn next_epoch(&self) -> Epoch {
         Epoch(self.header.epoch.fetch_add(1, Ordering::AcqRel) + 1)
+    }
+}
+
+impl fmt::Debug for FlowFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FlowFile").field("capacity", &self.slots.len()).field("is_fresh", &self.is_fresh).finish()
     }
 }
 

@@ -93,7 +93,8 @@ mod tests {
     #[test]
     fn every_address_of_a_small_prefix_is_given_once() {
         let mut state = FloatingIps::default();
-        let mut picked: Vec<_> = (0..6).map(|i| pick(&mut state, "10.0.0.0/29", &format!("s{i}")).unwrap()).collect();
+        let mut picked: Vec<_> =
+            (0..6).map(|i| pick(&mut state, "10.0.0.0/29", &format!("s{i}")).unwrap()).collect();
         picked.sort();
         assert_eq!(picked, ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"]);
         assert_eq!(pick(&mut state, "10.0.0.0/29", "late"), None);

@@ -148,7 +148,10 @@ impl FloatingIps {
                 && listeners.clone().all(|listener| self.listeners.has_given(listener.id.get()))
                 && members.all(|member| self.members.has_given(member.id.get()));
             if !given {
-                return Err(format!("address {address} of {} has ids that were never given", floating_ip.service));
+                return Err(format!(
+                    "address {address} of {} has ids that were never given",
+                    floating_ip.service
+                ));
             }
         }
         Ok(())

@@ -96,7 +96,8 @@ impl Nodes {
         if let Some(allocation) = self.present.remove(node) {
             self.gone.push((node.to_owned(), allocation));
         }
-        let unused = |(_, node): &(String, NodeAllocation)| !node.blocks.iter().any(|block| in_use(block.prefix));
+        let unused =
+            |(_, node): &(String, NodeAllocation)| !node.blocks.iter().any(|block| in_use(block.prefix));
         if self.gone.len() > REMEMBERED_NODES
             && let Some(position) = self.gone.iter().position(unused)
         {
@@ -121,7 +122,8 @@ impl Nodes {
             return Err(BlockFault::Outside);
         }
         let others = self.present.iter().filter(|(name, _)| *name != node);
-        let mut blocks = others.flat_map(|(name, other)| other.blocks.iter().map(move |block| (name, block.prefix)));
+        let mut blocks =
+            others.flat_map(|(name, other)| other.blocks.iter().map(move |block| (name, block.prefix)));
         if let Some((other, taken)) = blocks.find(|(_, other)| overlap(*other, prefix)) {
             return Err(BlockFault::Taken(other.clone(), taken));
         }
@@ -178,9 +180,9 @@ impl Nodes {
                 if !self.leases.has_given(block.lease.get()) || !vmis_given {
                     return Err(format!("node {name}: lease {} was never given", block.lease));
                 }
-                let clash = all().filter(|(other, _)| *other != name).find(|(_, other)| {
-                    other.blocks.iter().any(|other| overlap(other.prefix, block.prefix))
-                });
+                let clash = all()
+                    .filter(|(other, _)| *other != name)
+                    .find(|(_, other)| other.blocks.iter().any(|other| overlap(other.prefix, block.prefix)));
                 if let Some((other, _)) = clash {
                     return Err(format!("nodes {name} and {other} both have {}", block.prefix));
                 }

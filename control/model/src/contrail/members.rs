@@ -46,8 +46,10 @@ impl Builder<'_> {
         addresses: &[IpAddr],
         findings: &mut Findings,
     ) -> LoadBalancer {
-        let floating_ips =
-            addresses.iter().filter_map(|&address| self.floating_ip(service, record, address, findings)).collect();
+        let floating_ips = addresses
+            .iter()
+            .filter_map(|&address| self.floating_ip(service, record, address, findings))
+            .collect();
         LoadBalancer { service: service.clone(), vrf: self.service_vrf, floating_ips }
     }
 
@@ -88,7 +90,8 @@ impl Builder<'_> {
             let state = state(candidate.condition, any_ready);
             let (Some(state), Ok(port)) = (state, Port::new(endpoint.port().into())) else { continue };
             let owner = self.index.owner(self.pod_vrf, endpoint.ip());
-            let id = known.remove(&endpoint).map_or_else(|| self.ids.next_member(), |known| Some(known.id))?;
+            let id =
+                known.remove(&endpoint).map_or_else(|| self.ids.next_member(), |known| Some(known.id))?;
             let pod = candidate.pod.or_else(|| owner.map(|owner| owner.pod.clone()));
             let vmi = owner.and_then(|owner| owner.vmi);
             members.push(Member { id, pod, vrf: self.pod_vrf, endpoint, port, vmi, state });
@@ -98,7 +101,8 @@ impl Builder<'_> {
         }
         members.truncate(MAX_MEMBERS);
         members.sort_by_key(|member| member.id);
-        let kept = members.iter().map(|member| (member.endpoint, MemberAllocation::of(member.id, member.vmi)));
+        let kept =
+            members.iter().map(|member| (member.endpoint, MemberAllocation::of(member.id, member.vmi)));
         let allocation = ListenerAllocation { id, members: kept.collect() };
         self.ids.put_listener(address, key(port), allocation);
         let ServicePort { name, protocol, port, target } = port.clone();
@@ -153,7 +157,8 @@ impl Builder<'_> {
             let addresses = self.index.pod_addresses(self.pod_vrf, name, pod);
             let address = addresses.into_iter().find(|&address| Family::from(address) == family);
             if let (Some(number), Some(address)) = (number, address) {
-                let condition = if record.publish_not_ready { Condition::Ready } else { self.condition(name, pod) };
+                let condition =
+                    if record.publish_not_ready { Condition::Ready } else { self.condition(name, pod) };
                 let endpoint = SocketAddr::new(address, number.get());
                 add(candidates, endpoint, Candidate { condition, pod: Some(name.clone()) });
             }
@@ -164,7 +169,9 @@ impl Builder<'_> {
         let serving = match pod.readiness {
             Readiness::Ready => true,
             Readiness::Unready => false,
-            Readiness::Unstated => pod.host_network || self.index.attachment(self.pod_vrf, name, pod).is_some(),
+            Readiness::Unstated => {
+                pod.host_network || self.index.attachment(self.pod_vrf, name, pod).is_some()
+            }
         };
         match (serving, pod.terminating) {
             (true, false) => Condition::Ready,
@@ -176,7 +183,8 @@ impl Builder<'_> {
 
 /// The endpoints of a set at the Service's port. Ports belong together by name and protocol, never by number.
 fn written(set: &EndpointSet, port: &ServicePort, family: Family, candidates: &mut Candidates) {
-    let ports = set.ports.iter().filter(|of_set| of_set.name == port.name && of_set.protocol == port.protocol);
+    let ports =
+        set.ports.iter().filter(|of_set| of_set.name == port.name && of_set.protocol == port.protocol);
     for of_set in ports {
         for endpoint in set.endpoints.iter().filter(|endpoint| Family::from(endpoint.address) == family) {
             let candidate = Candidate { condition: endpoint.condition, pod: endpoint.pod.clone() };

@@ -6,7 +6,8 @@ mod members;
 use std::net::{IpAddr, SocketAddr};
 
 use vrouter_objects::{
-    self as objects, FloatingIpId, ListenerId, MemberId, MemberState, NoMembers, Port, ServiceProtocol, VmiId, VrfId,
+    self as objects, FloatingIpId, ListenerId, MemberId, MemberState, NoMembers, Port, ServiceProtocol,
+    VmiId, VrfId,
 };
 
 use crate::NamespacedName;

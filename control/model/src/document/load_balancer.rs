@@ -234,7 +234,10 @@ fn each_floating_ip(
 }
 
 /// Each Service port with its listeners, one per address family.
-fn each_port(model: &Model, documents: impl Fn(&LoadBalancer, &[&Listener]) -> Vec<Document>) -> Vec<Document> {
+fn each_port(
+    model: &Model,
+    documents: impl Fn(&LoadBalancer, &[&Listener]) -> Vec<Document>,
+) -> Vec<Document> {
     let mut all = Vec::new();
     for load_balancer in model.load_balancers.values() {
         let listeners = || load_balancer.floating_ips.iter().flat_map(|floating_ip| &floating_ip.listeners);

@@ -91,7 +91,13 @@ pub(super) fn virtual_machines(model: &Model) -> Vec<Document> {
             server_name: name.name.clone(),
             server_namespace: name.namespace.clone(),
         };
-        Document::new(DocumentKind::VirtualMachine, name.clone(), &pod.uid, Spec::VirtualMachine(spec), Vec::new())
+        Document::new(
+            DocumentKind::VirtualMachine,
+            name.clone(),
+            &pod.uid,
+            Spec::VirtualMachine(spec),
+            Vec::new(),
+        )
     })
     .collect()
 }
@@ -102,7 +108,9 @@ pub(super) fn interfaces(model: &Model) -> Vec<Document> {
         let name = interface_name(attached);
         let spec = VirtualMachineInterfaceSpec {
             fq_name: fq_name(&name),
-            virtual_machine_interface_mac_addresses: MacAddresses { mac_address: vec![attachment.mac.to_string()] },
+            virtual_machine_interface_mac_addresses: MacAddresses {
+                mac_address: vec![attachment.mac.to_string()],
+            },
             virtual_network_reference: network_of(model, attached).map(network_reference),
             virtual_machine_references: vec![machine_reference(&attachment.pod)],
             port_security_enabled: true,
@@ -125,7 +133,9 @@ pub(super) fn instance_ips(model: &Model) -> Vec<Document> {
     };
     let attachments = model.index.attachments.iter();
     attachments
-        .flat_map(|attached| attached.attachment.addresses.iter().map(move |&address| document(attached, address)))
+        .flat_map(|attached| {
+            attached.attachment.addresses.iter().map(move |&address| document(attached, address))
+        })
         .collect()
 }
 
@@ -151,7 +161,10 @@ pub(super) fn machine_reference(pod: &NamespacedName) -> Reference {
 
 pub(super) fn interface_name(attached: &Attached) -> NamespacedName {
     let attachment = &attached.attachment;
-    NamespacedName::new(&attachment.pod.namespace, format!("{}-{}", attachment.pod.name, attachment.interface))
+    NamespacedName::new(
+        &attachment.pod.namespace,
+        format!("{}-{}", attachment.pod.name, attachment.interface),
+    )
 }
 
 fn network_reference(network: &VirtualNetwork) -> Reference {

@@ -137,7 +137,11 @@ impl Reference {
 
 /// Contrail's name with all its parents: the domain, then the project, then the object.
 fn fq_name(name: &NamespacedName) -> Vec<String> {
-    ["default-domain", &name.namespace, &name.name].into_iter().filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    ["default-domain", &name.namespace, &name.name]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 impl Model {
@@ -205,7 +209,8 @@ impl FromStr for DocumentKind {
             [plain.as_str(), singular].into_iter().any(|text| text == long || text == *short)
         });
         found.map(|(kind, ..)| *kind).ok_or_else(|| {
-            let known: Vec<_> = Self::NAMES.iter().map(|(_, long, short)| format!("{long} ({short})")).collect();
+            let known: Vec<_> =
+                Self::NAMES.iter().map(|(_, long, short)| format!("{long} ({short})")).collect();
             format!("\"{text}\" is no kind of object; there are {}", known.join(", "))
         })
     }

@@ -96,7 +96,13 @@ pub(super) fn routing_instances(model: &Model) -> Vec<Document> {
         let parent = Reference::new(DocumentKind::VirtualNetwork, network.name.clone());
         let spec = RoutingInstanceSpec { fq_name: fq_name(&network.name), parent };
         let ids = vec![network.vrf.get()];
-        Document::new(DocumentKind::RoutingInstance, network.name.clone(), "", Spec::RoutingInstance(spec), ids)
+        Document::new(
+            DocumentKind::RoutingInstance,
+            network.name.clone(),
+            "",
+            Spec::RoutingInstance(spec),
+            ids,
+        )
     };
     model.config.networks().into_iter().map(document).collect()
 }

@@ -21,9 +21,6 @@ pub struct Dirty {
 impl Dirty {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
-            && self.pods.is_empty()
-            && self.addresses.is_empty()
-            && self.services.is_empty()
+        self.nodes.is_empty() && self.pods.is_empty() && self.addresses.is_empty() && self.services.is_empty()
     }
 }

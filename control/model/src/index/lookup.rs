@@ -44,7 +44,9 @@ impl Index {
         let label = first.map(|(key, value)| (service.namespace.clone(), key.clone(), value.clone()));
         let candidates = label.into_iter().flat_map(|label| self.pods_by_label.get(&label));
         candidates.filter_map(|name| self.pods.get_key_value(name)).filter(move |(_, pod)| {
-            selector.is_some_and(|selector| selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value)))
+            selector.is_some_and(|selector| {
+                selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value))
+            })
         })
     }
 
@@ -84,16 +86,19 @@ impl Index {
     /// Whose an address is: the pod that is attached with it, or else the one whose status states it.
     pub fn owner(&self, vrf: VrfId, address: IpAddr) -> Option<Owner<'_>> {
         let attached = self.attachments.holding(vrf, address).into_iter();
-        let attached = attached.map(|attached| (&attached.node, &attached.attachment)).find(|(_, attachment)| {
-            let pod = self.pods.get(&attachment.pod);
-            !pod.is_some_and(|pod| pod.finished && same_uid(&attachment.uid, &pod.uid))
-        });
+        let attached =
+            attached.map(|attached| (&attached.node, &attached.attachment)).find(|(_, attachment)| {
+                let pod = self.pods.get(&attachment.pod);
+                !pod.is_some_and(|pod| pod.finished && same_uid(&attachment.uid, &pod.uid))
+            });
         if let Some((node, attachment)) = attached {
             return Some(Owner { pod: &attachment.pod, node, vmi: Some(attachment.vmi) });
         }
         let stated = self.stated.get(&address).filter_map(|name| self.pods.get_key_value(name));
         stated
-            .filter_map(|(pod, record)| Some((record, Owner { pod, node: record.node.as_deref()?, vmi: None })))
+            .filter_map(|(pod, record)| {
+                Some((record, Owner { pod, node: record.node.as_deref()?, vmi: None }))
+            })
             .max_by_key(|(record, owner)| (record.created.clone(), owner.pod))
             .map(|(_, owner)| owner)
     }

@@ -118,8 +118,12 @@ impl Index {
     /// Makes these the only objects of a kind. Those that stay are never missing in between.
     pub fn reset(&mut self, kind: Kind, objects: &[(Arc<KubeObject>, Origin)]) {
         let listed: BTreeSet<ObjectRef> = objects.iter().map(|(object, _)| object.reference()).collect();
-        let gone: Vec<ObjectRef> =
-            self.sources.keys().filter(|known| known.kind == kind && !listed.contains(known)).cloned().collect();
+        let gone: Vec<ObjectRef> = self
+            .sources
+            .keys()
+            .filter(|known| known.kind == kind && !listed.contains(known))
+            .cloned()
+            .collect();
         for reference in gone {
             self.delete(&reference);
         }

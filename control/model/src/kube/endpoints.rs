@@ -110,7 +110,12 @@ pub fn read_endpoints(namespace: &str, object: &Endpoints, findings: &mut Findin
     subsets.map(|(i, subset)| read_subset(&format!("subsets[{i}]"), namespace, subset, findings)).collect()
 }
 
-fn read_subset(field: &str, namespace: &str, subset: &EndpointSubset, findings: &mut Findings) -> EndpointSet {
+fn read_subset(
+    field: &str,
+    namespace: &str,
+    subset: &EndpointSubset,
+    findings: &mut Findings,
+) -> EndpointSet {
     let mut ports = Vec::new();
     for (i, entry) in subset.ports.iter().flatten().enumerate() {
         let (name, protocol) = (entry.name.as_deref(), entry.protocol.as_deref());

@@ -25,7 +25,10 @@ pub fn endpoint_address(text: &str) -> Result<IpAddr, String> {
 
 /// A prefix, whose host bits are ignored.
 pub fn prefix(text: &str) -> Result<IpNet, String> {
-    text.trim().parse::<IpNet>().map(|prefix| prefix.trunc()).map_err(|_| format!("\"{text}\" is not a prefix"))
+    text.trim()
+        .parse::<IpNet>()
+        .map(|prefix| prefix.trunc())
+        .map_err(|_| format!("\"{text}\" is not a prefix"))
 }
 
 /// A protocol; absent it is TCP.

@@ -72,7 +72,8 @@ fn internal_addresses(node: &Node, findings: &mut Findings) -> Vec<IpAddr> {
     let listed = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
     let mut addresses: Vec<IpAddr> = Vec::new();
     for (i, entry) in listed.iter().enumerate().filter(|(_, entry)| entry.type_ == "InternalIP") {
-        let address = findings.check(format!("status.addresses[{i}].address"), field::endpoint_address(&entry.address));
+        let address =
+            findings.check(format!("status.addresses[{i}].address"), field::endpoint_address(&entry.address));
         let Some(address) = address else { continue };
         if !addresses.iter().any(|&other| Family::from(other) == Family::from(address)) {
             addresses.push(address);
@@ -107,7 +108,9 @@ fn pod_prefixes(node: &Node, findings: &mut Findings) -> Vec<(String, IpNet)> {
     for (field, text) in fields.filter(|(_, text)| !text.is_empty()) {
         let Some(prefix) = findings.check(&field, field::prefix(text)) else { continue };
         match prefixes.iter().find(|(_, other)| Family::from(*other) == Family::from(prefix)) {
-            Some((_, other)) => findings.add(field, format!("{prefix}: the node has {other} of this family already")),
+            Some((_, other)) => {
+                findings.add(field, format!("{prefix}: the node has {other} of this family already"))
+            }
             None => prefixes.push((field, prefix)),
         }
     }

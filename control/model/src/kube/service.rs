@@ -176,7 +176,9 @@ fn ports(spec: &ServiceSpec, findings: &mut Findings) -> Vec<ServicePort> {
         let Some(port) = port(entry, &field, findings) else { continue };
         if port.name.is_empty() && listed.len() > 1 {
             findings.add(format!("{field}.name"), "each of several ports needs a name");
-        } else if let Some(other) = ports.iter().find(|other| !port.name.is_empty() && other.name == port.name) {
+        } else if let Some(other) =
+            ports.iter().find(|other| !port.name.is_empty() && other.name == port.name)
+        {
             findings.add(
                 format!("{field}.name"),
                 format!("\"{}\" is the name of {}/{} already", port.name, other.protocol, other.port),
@@ -199,9 +201,9 @@ fn port(entry: &KubePort, field: &str, findings: &mut Findings) -> Option<Servic
     let target = match &entry.target_port {
         // Defaults to the port; 0 is how a missing number looks in older objects.
         None | Some(IntOrString::Int(0)) => port.map(TargetPort::Number),
-        Some(IntOrString::Int(number)) => findings
-            .check(format!("{field}.targetPort"), Port::new((*number).into()))
-            .map(TargetPort::Number),
+        Some(IntOrString::Int(number)) => {
+            findings.check(format!("{field}.targetPort"), Port::new((*number).into())).map(TargetPort::Number)
+        }
         Some(IntOrString::String(name)) => {
             findings.check(format!("{field}.targetPort"), port_name(name)).map(TargetPort::Name)
         }

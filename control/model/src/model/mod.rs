@@ -11,12 +11,12 @@ use std::sync::Arc;
 use vrouter_objects::{Object, VmiId, VrfId};
 
 use crate::allocate::{FloatingIps, Nodes, State};
+use crate::contrail::LoadBalancer;
 use crate::index::{Attachment, Index, Origin};
 use crate::kube::{Kind, KubeObject, ObjectRef};
 use crate::multimap::Multimap;
 use crate::problem::{Findings, FindingsBook};
 use crate::tables::{self, Change, Layer, Tables, Unit};
-use crate::contrail::LoadBalancer;
 use crate::{ModelConfig, ModelError, NamespacedName};
 
 /// The cluster, mirrored. There is one writer; what it hands out are changes.

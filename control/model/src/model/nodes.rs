@@ -21,8 +21,10 @@ impl Model {
         names.append(&mut self.unplaced);
         let before = self.nodes.clone();
         self.retire_gone(&names);
-        let present: Vec<(String, NodeRecord)> =
-            names.iter().filter_map(|name| Some((name.clone(), self.index.nodes.get(name)?.clone()))).collect();
+        let present: Vec<(String, NodeRecord)> = names
+            .iter()
+            .filter_map(|name| Some((name.clone(), self.index.nodes.get(name)?.clone())))
+            .collect();
         // Blocks that objects name come before blocks that are picked, so that none is picked from under a node.
         let mut all_findings: Vec<Findings> =
             present.iter().map(|(name, record)| self.give_named_blocks(name, record)).collect();
@@ -87,8 +89,7 @@ impl Model {
             }
             let length = self.config.block_length(family);
             let index = &self.index;
-            let taken =
-                self.nodes.take(name, &self.config.pods, whole, length, |block| in_use(index, block));
+            let taken = self.nodes.take(name, &self.config.pods, whole, length, |block| in_use(index, block));
             if let Err(fault) = taken {
                 findings.add("spec.podCIDRs", format!("no block out of {whole}: {}", describe(&fault)));
                 self.unplaced.insert(name.to_owned());

@@ -84,7 +84,9 @@ impl Model {
         let first = families.first().copied().or(primary);
         match (request.policy, first) {
             (FamilyPolicy::Single, Some(first)) => families = vec![first],
-            (FamilyPolicy::PreferDual, Some(first)) if has(first.other()) => families = vec![first, first.other()],
+            (FamilyPolicy::PreferDual, Some(first)) if has(first.other()) => {
+                families = vec![first, first.other()]
+            }
             (FamilyPolicy::PreferDual, Some(first)) => families = vec![first],
             (FamilyPolicy::RequireDual, Some(first)) => families = vec![first, first.other()],
             (_, None) => {}
@@ -99,7 +101,8 @@ impl Model {
     }
 
     fn release_unwanted(&mut self, services: &[NamespacedName], wanted: &[Wanted]) {
-        let wanted: BTreeMap<_, _> = wanted.iter().map(|wanted| (&wanted.service, &wanted.addresses)).collect();
+        let wanted: BTreeMap<_, _> =
+            wanted.iter().map(|wanted| (&wanted.service, &wanted.addresses)).collect();
         for service in services {
             for address in self.floating_ips.addresses(service) {
                 let keep = wanted.get(service).is_some_and(|wanted| {
@@ -169,10 +172,10 @@ impl Model {
                     }
                     WantedAddress::Any(family) => match self.held_or_picked(service, *family) {
                         Some(address) => ordered.push(address),
-                        None => findings
-                            .entry(service.clone())
-                            .or_default()
-                            .add("spec.clusterIPs", format!("no {family} address of the service network is free")),
+                        None => findings.entry(service.clone()).or_default().add(
+                            "spec.clusterIPs",
+                            format!("no {family} address of the service network is free"),
+                        ),
                     },
                 }
             }
@@ -181,7 +184,8 @@ impl Model {
     }
 
     fn held_or_picked(&mut self, service: &NamespacedName, family: Family) -> Option<IpAddr> {
-        let held = self.floating_ips.addresses(service).into_iter().find(|held| Family::from(*held) == family);
+        let held =
+            self.floating_ips.addresses(service).into_iter().find(|held| Family::from(*held) == family);
         if held.is_some() {
             return held;
         }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use vrouter_objects::{NextHop, Object, ObjectKey, Route, RouteKey, RoutingInstance, Subnet, VrfId};
 
-use crate::config::{ModelConfig, VirtualNetwork};
 use crate::NamespacedName;
+use crate::config::{ModelConfig, VirtualNetwork};
 use crate::contrail::LoadBalancer;
 
 pub use address::host_route;

@@ -266,6 +266,7 @@ fn finish(lab: &mut Lab, key: ObjectKey) -> Result<()> {
     let mut report = Report::default();
     lab.save()?;
     reconcile(lab, &[key], &mut report)?;
+    controller::settle(lab, &BTreeSet::new(), &mut report);
     report.conclude()
 }
 

@@ -37,7 +37,10 @@ impl Agent {
             tracing::warn!("{unknown} objects are of no kind known here; a newer controller?");
         }
         if !plan.meets_digest {
-            tracing::error!("version {} is complete, but has another digest than the controller says", plan.version);
+            tracing::error!(
+                "version {} is complete, but has another digest than the controller says",
+                plan.version
+            );
         }
         state.carry_out(plan);
         state.attach_pending();

@@ -19,7 +19,11 @@ pub struct Assignment {
 impl Agent {
     /// What this pod gets. While a controller is connected it is waited for, but no longer than this: the pod may have
     /// been placed on this node only just now.
-    pub async fn assignment(&self, request: &AttachRequest, patience: Duration) -> Result<Assignment, AttachError> {
+    pub async fn assignment(
+        &self,
+        request: &AttachRequest,
+        patience: Duration,
+    ) -> Result<Assignment, AttachError> {
         let start = Instant::now();
         let deadline = tokio::time::Instant::now() + patience;
         let mut changed = self.changed.subscribe();

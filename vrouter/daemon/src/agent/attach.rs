@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use vrouter_objects::{MacAddress, PodName, VmiId};
-use vrouter_proto::v1::node_message::Kind;
 use vrouter_proto::v1;
+use vrouter_proto::v1::node_message::Kind;
 
 use super::{Agent, Assignment, AttachError, State};
 use crate::attachment::{Attachment, ContainerInterface, NetworkNamespace};
@@ -40,7 +40,11 @@ impl Agent {
     /// Makes the interface and attaches it. Asked again, it returns what is there. Blocks.
     ///
     /// A pod has one sandbox at a time, so an earlier one's attachment goes, and its addresses are free for this one.
-    pub fn attach(&self, request: &AttachRequest, assignment: &Assignment) -> Result<Attachment, AttachError> {
+    pub fn attach(
+        &self,
+        request: &AttachRequest,
+        assignment: &Assignment,
+    ) -> Result<Attachment, AttachError> {
         let netns = NetworkNamespace::at(&request.netns)
             .map_err(|error| AttachError::Request { field: "netns", problem: error.to_string() })?;
         let mut state = self.state();
@@ -60,7 +64,9 @@ impl Agent {
             Ok(()) => {
                 tracing::info!(
                     "pod {}: interface {} attached with {:?}",
-                    attachment.pod, attachment.vmi, attachment.addresses
+                    attachment.pod,
+                    attachment.vmi,
+                    attachment.addresses
                 );
                 let report = v1::AttachmentReport { attachment: Some((&attachment).into()) };
                 state.report(Kind::Attachment(report));
@@ -141,19 +147,18 @@ impl Agent {
     fn bring_up(&self, state: &mut State, attachment: &Attachment) -> Result<(), AttachError> {
         self.store_attachments(state)?;
         self.open_device(attachment)?;
-        state.tables.attach(attachment.vmi(), attachment.port).map_err(|error| AttachError::Table {
-            interface: attachment.interface.clone(),
-            error,
-        })?;
+        state
+            .tables
+            .attach(attachment.vmi(), attachment.port)
+            .map_err(|error| AttachError::Table { interface: attachment.interface.clone(), error })?;
         self.publish(state);
         Ok(())
     }
 
     pub(super) fn open_device(&self, attachment: &Attachment) -> Result<(), AttachError> {
-        self.plane.open_port(attachment.port, &device(attachment)).map_err(|error| AttachError::Plane {
-            interface: attachment.interface.clone(),
-            error,
-        })
+        self.plane
+            .open_port(attachment.port, &device(attachment))
+            .map_err(|error| AttachError::Plane { interface: attachment.interface.clone(), error })
     }
 
     /// Leaves nothing behind of an attachment that could not be made. What cannot be undone now is undone by the
@@ -168,10 +173,9 @@ impl Agent {
         let Some(attachment) = state.attachment(interface).cloned() else { return Ok(()) };
         state.tables.detach(attachment.vmi);
         self.publish(state);
-        self.plane.close_port(attachment.port, &device(&attachment)).map_err(|error| AttachError::Plane {
-            interface: interface.clone(),
-            error,
-        })?;
+        self.plane
+            .close_port(attachment.port, &device(&attachment))
+            .map_err(|error| AttachError::Plane { interface: interface.clone(), error })?;
         state.attachments.remove(interface);
         if let Err(error) = self.store_attachments(state) {
             // Whoever asks again finds it still there.
@@ -201,7 +205,8 @@ impl State {
     fn choose(&mut self, assignment: &Assignment) -> Result<(VmiId, Vec<std::net::IpAddr>), AttachError> {
         let vrf = assignment.vrf;
         if !assignment.addresses.is_empty() {
-            let held = assignment.addresses.iter().find_map(|a| Some((*a, self.holder(vrf, *a)?.pod.clone())));
+            let held =
+                assignment.addresses.iter().find_map(|a| Some((*a, self.holder(vrf, *a)?.pod.clone())));
             if let Some((address, holder)) = held {
                 return Err(AttachError::AddressInUse { address, holder });
             }

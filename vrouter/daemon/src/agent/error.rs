@@ -31,7 +31,9 @@ pub enum AttachError {
         reason: String,
     },
     /// The controller has not said anything about this pod in time.
-    #[error("the controller has not said yet what network and addresses pod {pod} gets (waited {waited_ms} ms)")]
+    #[error(
+        "the controller has not said yet what network and addresses pod {pod} gets (waited {waited_ms} ms)"
+    )]
     NotAssigned {
         /// The pod.
         pod: PodName,

@@ -91,7 +91,10 @@ impl Held {
 
     /// The encodings of everything that is held, refused objects left out.
     pub fn encoded(&self) -> impl Iterator<Item = &[u8]> {
-        self.records.values().filter(|record| record.refusal.is_none()).map(|record| record.encoded.as_slice())
+        self.records
+            .values()
+            .filter(|record| record.refusal.is_none())
+            .map(|record| record.encoded.as_slice())
     }
 
     /// What is to be done for this update. A delta that would not lead to its own digest is drift. After a full update
@@ -147,15 +150,17 @@ impl Held {
     }
 
     fn removed_by(&self, changes: &Changes) -> Vec<WireKey> {
-        let removed = changes.iter().filter(|(key, object)| object.is_none() && self.records.contains_key(*key));
+        let removed =
+            changes.iter().filter(|(key, object)| object.is_none() && self.records.contains_key(*key));
         removed.map(|(key, _)| key.clone()).collect()
     }
 
     /// What stood in the way of a refused object may be gone now, so each is tried again with every update.
     fn refused_before(&self, changes: &Changes) -> Vec<Put> {
-        let refused = self.records.iter().filter(|(key, record)| {
-            record.refusal.is_some() && !changes.contains_key(*key)
-        });
+        let refused = self
+            .records
+            .iter()
+            .filter(|(key, record)| record.refusal.is_some() && !changes.contains_key(*key));
         let decoded = refused.filter_map(|(key, record)| {
             let object = v1::Object::decode(record.encoded.as_slice()).ok()?;
             Some(Put::new(key.clone(), object))
@@ -225,7 +230,10 @@ mod tests {
     fn the_refused_are_left_out_of_the_digest_and_tried_again() {
         let mut held = held();
         assert_eq!(held.digest(), digest(&[router(1, "a"), router(2, "b")]));
-        assert_eq!(held.refusals(), [v1::Refusal { object: Some(key(3).message()), reason: "no".to_owned() }]);
+        assert_eq!(
+            held.refusals(),
+            [v1::Refusal { object: Some(key(3).message()), reason: "no".to_owned() }]
+        );
         assert_eq!(held.encoded().count(), 2);
 
         let after = [router(1, "a"), router(3, "c")];

@@ -9,7 +9,7 @@ mod held;
 mod restore;
 mod state;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,13 +1,14 @@
 //! Going on after a restart: the tables last applied, and everything that was attached.
 
-use crate::addressing::Addressing;
-use crate::attachment::Attachment;
-use crate::control::{Base, Update, WireKey};
-use crate::state::{LoadedAttachments, StateError, StateFiles, StoredTables};
+use vrouter_forward::Epoch;
 use vrouter_proto::convert::key_of;
 use vrouter_proto::{Digest, object_digest};
 
 use super::{Agent, Identity, State};
+use crate::addressing::Addressing;
+use crate::attachment::Attachment;
+use crate::control::{Base, Update, WireKey};
+use crate::state::{LoadedAttachments, StateError, StateFiles, StoredTables};
 
 /// What was found on disk.
 pub struct Restored {
@@ -20,8 +21,10 @@ pub struct Restored {
 impl Restored {
     /// Reads everything that was kept. Tables that are corrupt are left out, for the controller has them too; what only
     /// this node knows must be readable.
-    pub fn load(identity: &Identity, files: &StateFiles) -> Result<Self, StateError> {
-        let mut state = State::new(&identity.node, Addressing::new(files.leases.load()?));
+    ///
+    /// Epochs go on from the last one that was drawn before.
+    pub fn load(identity: &Identity, files: &StateFiles, last: Epoch) -> Result<Self, StateError> {
+        let mut state = State::new(&identity.node, last, Addressing::new(files.leases.load()?));
         match files.tables.load() {
             Ok(Some(tables)) => state.take_up(tables),
             Ok(None) => tracing::info!("no tables were kept; waiting for the controller"),

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use tokio::sync::mpsc;
+use vrouter_forward::Epoch;
 use vrouter_forward::frame::{MAX_PORTS, PortId};
-use vrouter_forward::tables::{Epoch, Tables};
+use vrouter_forward::tables::Tables;
 use vrouter_objects::{PodBinding, PodName, RoutingInstance, VmiId, VrfId};
 use vrouter_proto::v1;
 
@@ -39,11 +40,11 @@ pub struct Vtep {
 }
 
 impl State {
-    pub(super) fn new(node: &str, addressing: Addressing) -> Self {
+    pub(super) fn new(node: &str, last: Epoch, addressing: Addressing) -> Self {
         Self {
-            tables: Tables::new(node),
+            tables: Tables::new(node, last),
             held: Held::default(),
-            epoch: Epoch::default(),
+            epoch: last,
             addressing,
             bindings: HashMap::new(),
             attachments: BTreeMap::new(),
@@ -107,7 +108,8 @@ impl State {
     pub(super) fn free_port(&self) -> Option<PortId> {
         let mut taken: Vec<_> = self.attached().map(|attachment| attachment.port).collect();
         taken.sort_unstable();
-        let free = (0..MAX_PORTS as u16).map(PortId).zip(taken.iter().map(Some).chain(std::iter::repeat(None)));
+        let free =
+            (0..MAX_PORTS as u16).map(PortId).zip(taken.iter().map(Some).chain(std::iter::repeat(None)));
         free.into_iter().find(|(port, taken)| Some(port) != *taken).map(|(port, _)| port)
     }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use tonic::Status;
 use vrouter_forward::flow::{ConnectionState, Direction, FlowRecord};
-use vrouter_objects::{IpProtocol, VrfId, VmiId};
+use vrouter_objects::{IpProtocol, VmiId, VrfId};
 use vrouter_proto::v1;
 
 use crate::agent::Agent;
@@ -43,8 +43,8 @@ impl Filter {
     /// Whether this flow is wanted. Addresses and ports match either end, translated or not.
     fn matches(&self, flow: &FlowRecord) -> bool {
         let key = &flow.key;
-        let addresses =
-            [key.source, key.destination, flow.translated_source, flow.translated_destination].map(IpAddr::from);
+        let addresses = [key.source, key.destination, flow.translated_source, flow.translated_destination]
+            .map(IpAddr::from);
         let ports = [
             key.source_port,
             key.destination_port,

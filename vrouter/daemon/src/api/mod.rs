@@ -8,6 +8,7 @@ mod service;
 mod socket;
 mod tables;
 
+pub use report::About;
 pub use service::NodeService;
 pub use socket::{RunDirectory, SocketError};
 

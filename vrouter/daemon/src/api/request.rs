@@ -35,7 +35,11 @@ fn container_interface(container_id: String, name: String) -> Result<ContainerIn
         return Err(wrong("container_id", "is missing"));
     }
     let forbidden = |c: char| c == '/' || c == ':' || c.is_whitespace();
-    if name.is_empty() || name.len() > INTERFACE_NAME_BYTES || name.contains(forbidden) || [".", ".."].contains(&&*name) {
+    if name.is_empty()
+        || name.len() > INTERFACE_NAME_BYTES
+        || name.contains(forbidden)
+        || [".", ".."].contains(&&*name)
+    {
         return Err(wrong("interface", "is no name that an interface can have"));
     }
     Ok(ContainerInterface { container_id, name })

@@ -139,7 +139,9 @@ impl Node for NodeService {
         let channel = self.agent.link().borrow().channel();
         let channel = channel.ok_or_else(|| {
             let controller = &self.about.controller;
-            Status::unavailable(format!("the controller {controller}, which has these objects, is not connected"))
+            Status::unavailable(format!(
+                "the controller {controller}, which has these objects, is not connected"
+            ))
         })?;
         let mut inspect = InspectClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
         let reply = inspect.objects(request.into_inner()).await?;

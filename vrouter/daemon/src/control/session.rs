@@ -170,7 +170,7 @@ impl Session<'_> {
 async fn passed(agent: &Agent, boundary: Boundary) {
     let start = Instant::now();
     let mut told = false;
-    while !agent.shared().passed(boundary) {
+    while !agent.shared().passed(&boundary) {
         tokio::time::sleep(BOUNDARY_POLL).await;
         if !told && start.elapsed() > SLOW_BOUNDARY {
             told = true;

@@ -204,18 +204,25 @@ mod tests {
     #[test]
     fn broken_sequences_are_told_apart() {
         use v1::UpdateKind::{Delta, Full, Unspecified};
-        let begun = |begin: v1::Begin| Assembly::default().begin(&begin, Version(7)).map_err(|e| e.to_string());
+        let begun =
+            |begin: v1::Begin| Assembly::default().begin(&begin, Version(7)).map_err(|e| e.to_string());
         assert_eq!(begun(begin(7, Full, 0)), Ok(()));
         assert_eq!(begun(begin(6, Full, 0)).unwrap_err(), "version 6 is lower than version 7, which is held");
         assert_eq!(
             begun(begin(9, Delta, 6)).unwrap_err(),
             "the update to version 9 is against version 6, but version 7 is held"
         );
-        assert_eq!(begun(begin(9, Unspecified, 7)).unwrap_err(), "Begin of version 9 says neither delta nor full");
+        assert_eq!(
+            begun(begin(9, Unspecified, 7)).unwrap_err(),
+            "Begin of version 9 says neither delta nor full"
+        );
 
         let mut assembly = Assembly::default();
         assert_eq!(assembly.end(&end(8)).unwrap_err().to_string(), "End without Begin");
-        assert_eq!(assembly.changes(v1::Changes::default()).unwrap_err().to_string(), "Changes without Begin");
+        assert_eq!(
+            assembly.changes(v1::Changes::default()).unwrap_err().to_string(),
+            "Changes without Begin"
+        );
         assembly.begin(&begin(8, Full, 0), Version(7)).unwrap();
         let inside = assembly.begin(&begin(9, Full, 0), Version(7)).unwrap_err();
         assert_eq!(inside.to_string(), "Begin of version 9 inside the update to version 8");

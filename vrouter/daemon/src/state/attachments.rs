@@ -60,7 +60,8 @@ impl AttachmentFile {
     ) -> Result<(), StateError> {
         let contents =
             Contents { boot_id: boot_id.to_owned(), attachments: attachments.map(Record::from).collect() };
-        let contents = serde_json::to_vec_pretty(&contents).map_err(|e| StateError::corrupt(&self.path, e))?;
+        let contents =
+            serde_json::to_vec_pretty(&contents).map_err(|e| StateError::corrupt(&self.path, e))?;
         file::replace(&self.path, &contents)
     }
 
@@ -127,7 +128,10 @@ mod tests {
         let attachments = [attachment(1), attachment(2)];
         file.store("boot", attachments.iter()).unwrap();
         let loaded = file.load().unwrap();
-        assert_eq!((loaded.boot_id.as_str(), loaded.attachments.as_slice()), ("boot", attachments.as_slice()));
+        assert_eq!(
+            (loaded.boot_id.as_str(), loaded.attachments.as_slice()),
+            ("boot", attachments.as_slice())
+        );
         std::fs::write(&file.path, "{}").unwrap();
         assert!(file.load().unwrap_err().to_string().contains("attachments.json is corrupt"));
     }

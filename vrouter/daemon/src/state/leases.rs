@@ -75,11 +75,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = LeaseFile::new(directory.path().join("leases.json"));
         assert!(file.load().unwrap().is_empty());
-        let used = LeaseUse {
-            first_vmi: 1,
-            next_vmi: 1 << 32,
-            last_address: Some("10.244.0.7".parse().unwrap()),
-        };
+        let used =
+            LeaseUse { first_vmi: 1, next_vmi: 1 << 32, last_address: Some("10.244.0.7".parse().unwrap()) };
         let uses = BTreeMap::from([(LeaseId::new(3).unwrap(), used)]);
         file.store(&uses).unwrap();
         assert_eq!(file.load().unwrap(), uses);

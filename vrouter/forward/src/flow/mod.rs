@@ -26,5 +26,7 @@ pub(crate) use table::{WorkerFlows, tenths};
 pub use tcp::ConnectionState;
 pub(crate) use tcp::Seen;
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
 mod tests;

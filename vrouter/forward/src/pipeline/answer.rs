@@ -29,11 +29,13 @@ pub(super) fn refuse(
     if !may_answer(packet) || !worker.answers.allow(context.now) {
         return Outcome::Drop(reason);
     }
+    if matches!(packet.header, Transport::Tcp { flags, .. } if flags.any(TcpFlags::RST)) {
+        return Outcome::Drop(reason);
+    }
+    // What follows overwrites the packet.
+    worker.sample_drop(context, frame, reason);
     match packet.header {
         Transport::Tcp { flags, header_len, .. } if packet.fragment == Fragment::Whole => {
-            if flags.any(TcpFlags::RST) {
-                return Outcome::Drop(reason);
-            }
             reset(frame, packet, flags, header_len.into());
         }
         _ => icmp(frame, packet, IcmpTypes::of(packet.family).port_unreachable, 0, packet.destination),
@@ -89,6 +91,7 @@ fn from_gateway(
     let Some(gateway) = gateway.filter(|_| may_answer(packet) && worker.answers.allow(context.now)) else {
         return Outcome::Drop(reason);
     };
+    worker.sample_drop(context, frame, reason);
     icmp(frame, packet, code, parameter, gateway);
     send_back(context, frame, packet.family)
         .map_or(Outcome::Drop(reason), |egress| Outcome::Refuse(reason, egress))

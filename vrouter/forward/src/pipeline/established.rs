@@ -1,12 +1,11 @@
 //! The fifth stage: finding a packet's flow, and whether what the flow was decided by still holds.
 
-use vrouter_objects::{DropReason, IpProtocol};
+use vrouter_objects::{DropReason, IpProtocol, NextHop};
 
 use super::classify::{Arrival, flow_key};
 use super::fragments::Reassociated;
-use super::resolve::{Located, locate, packed_next_hop};
+use super::resolve::{Located, choose_part, locate, packed_next_hop};
 use super::{Burst, Context, Outcome, Worker, answer, error, local};
-use crate::address::Address;
 use crate::flow::{Actions, ConnectionState, Direction, FlowIndex, FlowKey, PackedNextHop, Slot};
 use crate::frame::Frame;
 use crate::observer::Observer;
@@ -54,6 +53,8 @@ impl Worker {
             (Fragment::Whole, Transport::Icmp { kind: IcmpKind::Error }) => {
                 error::relay(self, context, frame, packet, arrival)
             }
+            // Errors quote little enough never to need fragments.
+            (_, Transport::Icmp { kind: IcmpKind::Error }) => Outcome::Drop(DropReason::IcmpUnrelated),
             (Fragment::Whole, _) => self.flow(context, frame, packet, arrival, key, hash, burst, observer),
             (Fragment::First { id }, _) => {
                 let outcome = self.flow(context, frame, packet, arrival, key, hash, burst, observer);
@@ -209,32 +210,20 @@ impl Worker {
         } else {
             key.destination
         };
-        let next_hop = self.next_hop_now(context, slot, destination);
+        let Some(vrf) = slot.egress_vrf() else { return Standing::Void };
+        let next_hop = match locate(context.snapshot, vrf, destination) {
+            Located::Hop { next_hop, .. } => packed_next_hop(next_hop, |parts| still_or_other(parts, slot)),
+            // Whoever had the address is gone, and its node says so.
+            Located::Reject if !is_initiator => return Standing::Void,
+            Located::Reject if initiator.service().is_some() => return member_gone(key.protocol, flags),
+            Located::Reject => return Standing::Anew,
+            Located::Service(_) | Located::Nowhere(_) => PackedNextHop::Unreachable,
+        };
         if next_hop != slot.next_hop() {
             slot.set_next_hop(next_hop);
         }
         slot.set_epoch(context.snapshot.epoch().0);
         Standing::Valid
-    }
-
-    fn next_hop_now(&self, context: Context<'_>, slot: &Slot, destination: Address) -> PackedNextHop {
-        let Some(vrf) = slot.egress_vrf() else { return PackedNextHop::Unreachable };
-        match locate(context.snapshot, vrf, destination) {
-            Located::Hop { next_hop, .. } => {
-                packed_next_hop(next_hop, |parts| {
-                    // A flow stays with its part of an ECMP route as long as there is that part.
-                    let now = slot.next_hop();
-                    let still =
-                        parts.iter().any(|part| packed_next_hop(part, |_| PackedNextHop::Unreachable) == now);
-                    if still {
-                        now
-                    } else {
-                        super::resolve::choose_part(parts, u64::from(slot.decision().translated_port))
-                    }
-                })
-            }
-            _ => PackedNextHop::Unreachable,
-        }
     }
 
     fn revalidate_service(
@@ -260,15 +249,34 @@ impl Worker {
             return Standing::Valid;
         }
         let Some(listener) = fip.listener(key.protocol, key.destination_port) else { return Standing::Anew };
-        let is_tcp = key.protocol == IpProtocol::TCP;
-        let opening = flags.is_some_and(TcpFlags::is_opening);
         match listener.state_of(member) {
             PoolState::Active => Standing::Valid,
-            PoolState::Draining if is_tcp && !opening => Standing::Valid,
+            PoolState::Draining if is_under_way(key.protocol, flags) => Standing::Valid,
             PoolState::Draining if !listener.has_active() => Standing::Valid,
-            PoolState::Gone if is_tcp && !opening => Standing::MemberGone,
-            PoolState::Draining | PoolState::Gone => Standing::Anew,
+            PoolState::Draining => Standing::Anew,
+            PoolState::Gone => member_gone(key.protocol, flags),
         }
+    }
+}
+
+/// Whether a packet belongs to a TCP connection that has begun: its member alone knows its state.
+fn is_under_way(protocol: IpProtocol, flags: Option<TcpFlags>) -> bool {
+    protocol == IpProtocol::TCP && !flags.is_some_and(TcpFlags::is_opening)
+}
+
+/// What a flow's next packet meets when its member is gone.
+fn member_gone(protocol: IpProtocol, flags: Option<TcpFlags>) -> Standing {
+    if is_under_way(protocol, flags) { Standing::MemberGone } else { Standing::Anew }
+}
+
+/// A flow stays with its part of an ECMP route as long as there is that part.
+fn still_or_other(parts: &[NextHop], slot: &Slot) -> PackedNextHop {
+    let now = slot.next_hop();
+    let is_now = |part: &NextHop| packed_next_hop(part, |_| PackedNextHop::Unreachable) == now;
+    if parts.iter().any(is_now) {
+        now
+    } else {
+        choose_part(parts, u64::from(slot.decision().translated_port))
     }
 }
 

@@ -174,7 +174,6 @@ impl Worker {
                 observer.observe(Event::Dropped(frame, reason));
                 counters.drop(reason, port);
                 counters.originated.add(1);
-                self.drops.offer(context.now, reason, frame);
                 Some(egress)
             }
             Outcome::Hold => {
@@ -189,6 +188,11 @@ impl Worker {
         if let Some(Egress::Port(port)) = frame.egress {
             self.counters().tx(port, frame.len());
         }
+    }
+
+    /// Keeps a packet for people to look at, before it is turned into an answer.
+    pub(super) fn sample_drop(&mut self, context: Context<'_>, frame: &Frame, reason: DropReason) {
+        self.drops.offer(context.now, reason, frame);
     }
 
     /// Takes back a frame that could not be sent after all: it counts as dropped instead.

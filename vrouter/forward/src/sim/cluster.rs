@@ -157,8 +157,7 @@ impl Cluster {
 
     /// Attaches another pod to a node, with the next free addresses of its block.
     pub fn pod(&mut self, node: usize) -> PodHandle {
-        self.pods += 1;
-        let host = self.pods + 1;
+        let host = self.pods + 2;
         let block = node as u8 + 1;
         let v4 = IpAddr::from([10, 244, block, host as u8]);
         let v6 = IpAddr::from([0xfd00, 0x10, 0x244, u16::from(block), 0, 0, 0, host as u16]);
@@ -167,7 +166,8 @@ impl Cluster {
 
     /// Attaches another pod to a node, with these addresses.
     pub fn pod_at(&mut self, node: usize, v4: IpAddr, v6: IpAddr) -> PodHandle {
-        let vmi = id(VmiId::new, self.pods.max(1) + node as u32 * 10_000);
+        self.pods += 1;
+        let vmi = id(VmiId::new, self.pods + node as u32 * 10_000);
         let mac = MacAddress::local(0x50, vmi.get());
         let port = PortId(self.pods as u16);
         let interface = Vmi {

@@ -5,7 +5,7 @@
 
 use std::num::NonZeroU16;
 
-use vrouter_forward::address::Family;
+use vrouter_forward::Family;
 use vrouter_forward::frame::{Checksum, Offload, SegmentKind, Segmentation};
 use vrouter_forward::offload::Layout;
 
@@ -101,6 +101,12 @@ impl VnetHeader {
         }
         let is_several = layout.payload_len() > usize::from(size.get());
         Ok(is_several.then_some(Segmentation { kind, size }))
+    }
+
+    /// Whether the kernel is told of a super-frame.
+    #[cfg(test)]
+    pub(crate) fn is_super_frame(&self) -> bool {
+        self.gso_type != GSO_NONE
     }
 
     /// The header of one packet.

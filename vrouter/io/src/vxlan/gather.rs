@@ -10,20 +10,20 @@ use vrouter_objects::DropReason;
 
 use super::header::{self, HEADER_LEN};
 use crate::ledger::Ledger;
-use crate::worker::Pool;
+use crate::worker::take;
 
 /// Gathers the packets of one burst into frames.
 pub(super) struct Gatherer<'a> {
     frames: &'a mut Vec<Frame>,
-    pool: &'a mut Pool,
+    spare: &'a mut Vec<Frame>,
     /// The run that the last of the frames begins.
     run: Option<Run>,
 }
 
 impl<'a> Gatherer<'a> {
-    /// Puts frames behind these, in buffers from this pool.
-    pub(super) fn new(frames: &'a mut Vec<Frame>, pool: &'a mut Pool) -> Self {
-        Self { frames, pool, run: None }
+    /// Puts frames behind these, in buffers from among the spare ones.
+    pub(super) fn new(frames: &'a mut Vec<Frame>, spare: &'a mut Vec<Frame>) -> Self {
+        Self { frames, spare, run: None }
     }
 
     /// Takes a received buffer of one packet, or of packets of `segment` bytes. Its frame is left with some other
@@ -57,7 +57,7 @@ impl<'a> Gatherer<'a> {
         };
         let ingress = Ingress::Tunnel { source, vni };
         if !self.continue_run(inner, ingress) {
-            let mut frame = mem::replace(buffer, self.pool.take());
+            let mut frame = mem::replace(buffer, take(self.spare));
             frame.take_front(HEADER_LEN);
             self.begin_run(frame, ingress, ledger);
         }
@@ -70,7 +70,7 @@ impl<'a> Gatherer<'a> {
         };
         let ingress = Ingress::Tunnel { source, vni };
         if !self.continue_run(inner, ingress) {
-            let mut frame = self.pool.take();
+            let mut frame = take(self.spare);
             frame.set(inner);
             self.begin_run(frame, ingress, ledger);
         }

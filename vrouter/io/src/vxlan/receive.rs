@@ -1,6 +1,5 @@
 //! The receiving side of a worker's tunnel.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use vrouter_forward::frame::Frame;
@@ -8,7 +7,7 @@ use vrouter_forward::frame::Frame;
 use super::gather::Gatherer;
 use super::syscall::ReceiveBatch;
 use crate::ledger::Ledger;
-use crate::worker::Pool;
+use crate::worker::{Waiting, take};
 
 /// The most buffers that are read at once, when they are small.
 const MOST_BUFFERS: usize = 32;
@@ -29,16 +28,20 @@ impl TunnelReceiver {
         Self { socket, batch: ReceiveBatch::new(MOST_BUFFERS), buffers: Vec::new(), window: 2 }
     }
 
-    /// Reads what is waiting, within the bounds of a burst, and puts it behind `frames`. Returns whether there was
-    /// anything.
-    pub(crate) fn receive(&mut self, frames: &mut Vec<Frame>, pool: &mut Pool, ledger: &mut impl Ledger) -> bool {
+    /// Reads what is waiting, within the bounds of a burst, and puts it behind `frames`.
+    pub(crate) fn receive(
+        &mut self,
+        frames: &mut Vec<Frame>,
+        spare: &mut Vec<Frame>,
+        ledger: &mut impl Ledger,
+    ) -> Waiting {
         while self.buffers.len() < self.window {
-            self.buffers.push(pool.take());
+            self.buffers.push(take(spare));
         }
         let buffers = &mut self.buffers[..self.window];
         // An error on a receiving socket is about something that was sent, or passes; what waits is read next time.
-        let Ok(count) = self.batch.receive(self.socket.as_fd(), buffers) else { return false };
-        let mut gatherer = Gatherer::new(frames, pool);
+        let Ok(count) = self.batch.receive(self.socket.as_fd(), buffers) else { return Waiting::Nothing };
+        let mut gatherer = Gatherer::new(frames, spare);
         let mut bytes = 0;
         for (number, buffer) in buffers[..count].iter_mut().enumerate() {
             let Some(received) = self.batch.received(number) else { continue };
@@ -48,8 +51,9 @@ impl TunnelReceiver {
             buffer.reset();
         }
         gatherer.finish(ledger);
+        let waiting = if count < self.window { Waiting::Nothing } else { Waiting::Perhaps };
         self.window = next_window(self.window, count, bytes);
-        count > 0
+        waiting
     }
 }
 

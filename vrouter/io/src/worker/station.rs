@@ -1,8 +1,10 @@
 //! One worker's loop: wait, receive, process, transmit.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Cache};
+use crossbeam::channel::Sender;
 use crossbeam::queue::ArrayQueue;
 use vrouter_forward::frame::{Egress, Frame, Ingress, PortId, Time};
 use vrouter_forward::{Burst, DroppedPacket, NoObserver, Snapshot, Worker};
@@ -13,7 +15,7 @@ use super::command::{Command, Inbox};
 use super::poller::{Poller, Source};
 use super::ports::Ports;
 use crate::ledger::Ledger;
-use crate::tap::Receipt;
+use crate::tap::{Receipt, TapQueue, Transmitter, Unplugged};
 use crate::vxlan::{Senders, TunnelReceiver, TunnelTransmitter};
 use crate::{IoError, boot_time};
 
@@ -55,6 +57,15 @@ pub(super) struct Station {
 struct Tunnel {
     receiver: TunnelReceiver,
     transmitter: TunnelTransmitter<Arc<Senders>>,
+}
+
+/// What a queue may still hold after a burst was read from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// It was empty.
+    Nothing,
+    /// Reading ended before it was.
+    Perhaps,
 }
 
 /// Whether the loop goes on.
@@ -105,62 +116,64 @@ impl Station {
         Some(u16::try_from(wait.div_ceil(1000)).unwrap_or(u16::MAX))
     }
 
-    fn serve_port(&mut self, port: PortId) {
+    /// Serves a port for some bursts. The first is as large as the last one was: so a lone packet is on its way before
+    /// the queue is asked whether there is a second one.
+    fn serve_port(&mut self, id: PortId) {
+        let Some(mut appetite) = self.ports.get_mut(id).map(|port| port.appetite) else { return };
         for _ in 0..BURSTS_IN_TURN {
-            let Some(appetite) = self.ports.get_mut(port).map(|port| port.appetite) else { return };
-            let count = self.receive_from(port, appetite);
+            let waiting = self.receive_from(id, appetite);
+            let count = self.burst.frames.len();
             self.process();
-            let Some(port) = self.ports.get_mut(port) else { return };
-            port.appetite = next_appetite(appetite, count);
-            if count < appetite {
+            if let Some(port) = self.ports.get_mut(id).filter(|_| count > 0) {
+                port.appetite = count;
+            }
+            if waiting == Waiting::Nothing {
                 return;
             }
+            appetite = (2 * appetite).min(BURST_FRAMES);
         }
     }
 
-    /// Reads up to so many frames of a port into the burst; returns how many there were.
-    fn receive_from(&mut self, id: PortId, appetite: usize) -> usize {
-        let Some(port) = self.ports.get_mut(id) else { return 0 };
-        let mut count = 0;
+    /// Reads up to so many frames of a port into the burst.
+    fn receive_from(&mut self, id: PortId, appetite: usize) -> Waiting {
+        let Some(port) = self.ports.get_mut(id) else { return Waiting::Nothing };
         let mut bytes = 0;
-        while count < appetite {
+        for _ in 0..appetite {
             let mut frame = take(&mut self.burst.spare);
-            let receipt = port.queue.sink().receive(&mut frame);
-            if let Receipt::Frame = receipt {
-                frame.ingress = Ingress::Port(id);
-                bytes += frame.len();
-                count += 1;
-                self.burst.frames.push(frame);
-                // A full burst was satisfied, however large its frames.
-                if bytes >= BURST_BYTES {
-                    return appetite;
+            match port.queue.sink().receive(&mut frame) {
+                Receipt::Frame => {
+                    frame.ingress = Ingress::Port(id);
+                    bytes += frame.len();
+                    self.burst.frames.push(frame);
                 }
-                continue;
-            }
-            self.burst.spare.push(frame);
-            match receipt {
                 Receipt::Malformed => {
+                    self.burst.spare.push(frame);
                     self.worker.counters().drop_unparsed(DropReason::InvalidOffload);
-                    count += 1;
+                }
+                Receipt::Empty => {
+                    self.burst.spare.push(frame);
+                    return Waiting::Nothing;
                 }
                 Receipt::Unplugged => {
+                    self.burst.spare.push(frame);
                     self.unplug(id);
-                    return count;
+                    return Waiting::Nothing;
                 }
-                Receipt::Frame | Receipt::Empty => return count,
+            }
+            if bytes >= BURST_BYTES {
+                break;
             }
         }
-        count
+        Waiting::Perhaps
     }
 
     fn serve_tunnel(&mut self) {
         for _ in 0..BURSTS_IN_TURN {
             let Some(tunnel) = &mut self.tunnel else { return };
             let Burst { frames, spare } = &mut self.burst;
-            let mut ledger = Account { worker: &mut self.worker, now: Time(0) };
-            let is_more = tunnel.receiver.receive(frames, spare, &mut ledger);
+            let waiting = tunnel.receiver.receive(frames, spare, &mut Account { worker: &mut self.worker });
             self.process();
-            if !is_more {
+            if waiting == Waiting::Nothing {
                 return;
             }
         }
@@ -175,10 +188,172 @@ impl Station {
         self.worker.begin_burst();
         let snapshot = self.snapshot.load();
         self.worker.process(now, snapshot, &mut self.burst, &mut NoObserver);
-        self.transmit(now);
+        self.transmit();
         put_back(&mut self.burst.spare, &mut self.burst.frames);
         if self.maintenance.is_none() {
             self.maintenance = Some(now);
         }
+    }
+
+    /// Sends the burst's frames in their order, as many at once as go the same way.
+    fn transmit(&mut self) {
+        let mut account = Account { worker: &mut self.worker };
+        let mut unplugged = Vec::new();
+        let mut rest = &mut self.burst.frames[..];
+        while let Some(first) = rest.first() {
+            let way = Way::of(first);
+            let count = rest.iter().take_while(|frame| Way::of(frame) == way).count();
+            let (together, later) = rest.split_at_mut(count);
+            rest = later;
+            match way {
+                Way::Nowhere => {}
+                Way::Port(id) => match self.ports.get_mut(id) {
+                    Some(port) => {
+                        if port.queue.send(together, &mut account) == Err(Unplugged) {
+                            unplugged.push(id);
+                        }
+                    }
+                    None => account.lost_all(together),
+                },
+                Way::Tunnel => match &mut self.tunnel {
+                    Some(tunnel) => tunnel.transmitter.send(together, &mut account),
+                    None => account.lost_all(together),
+                },
+            }
+        }
+        unplugged.into_iter().for_each(|id| self.unplug(id));
+    }
+
+    /// The port's interface is gone: it is not asked again, and whoever looks after ports is told.
+    fn unplug(&mut self, id: PortId) {
+        if let Some(port) = self.ports.remove(id) {
+            self.poller.remove(port.queue.sink());
+            tracing::warn!(port = id.0, "interface unplugged");
+            self.common.unplugged.force_push(id);
+        }
+    }
+
+    /// Does what is due between bursts.
+    fn maintain(&mut self) {
+        let now = boot_time();
+        if self.maintenance.is_some_and(|due| due <= now) {
+            self.worker.begin_burst();
+            self.maintenance = self.worker.maintain(now);
+        }
+        if self.drops_due <= now {
+            self.drops_due = now.plus_millis(DROPS_MILLIS);
+            self.hand_over_drops();
+        }
+    }
+
+    fn hand_over_drops(&mut self) {
+        self.worker.take_drops(|packet| drop(self.common.drops.force_push(packet)));
+    }
+
+    /// Does what it was told.
+    fn obey(&mut self) -> Next {
+        // The bell first: what is sent after that rings it again.
+        let _ = self.inbox.bell.read();
+        // Lets go of a snapshot that is no longer in force.
+        self.snapshot.load();
+        while let Ok(command) = self.inbox.commands.try_recv() {
+            match command {
+                Command::AddPort { port, queue, done } => answer(&done, self.add_port(port, queue)),
+                Command::RemovePort { port, done } => {
+                    if let Some(port) = self.ports.remove(port) {
+                        self.poller.remove(port.queue.sink());
+                    }
+                    answer(&done, Ok(()));
+                }
+                Command::SetTunnel { receiver, senders, done } => {
+                    answer(&done, self.set_tunnel(receiver, senders));
+                }
+                Command::CollectDrops { done } => {
+                    self.hand_over_drops();
+                    answer(&done, Ok(()));
+                }
+                Command::Stop => return Next::Stop,
+            }
+        }
+        Next::Go
+    }
+
+    fn add_port(&mut self, id: PortId, queue: Transmitter<TapQueue>) -> Result<(), IoError> {
+        if let Some(old) = self.ports.remove(id) {
+            self.poller.remove(old.queue.sink());
+        }
+        self.poller.add(Source::Port(id), queue.sink()).map_err(watch_failed)?;
+        self.ports.insert(id, queue);
+        Ok(())
+    }
+
+    fn set_tunnel(&mut self, receiver: OwnedFd, senders: Arc<Senders>) -> Result<(), IoError> {
+        if let Some(old) = self.tunnel.take() {
+            self.poller.remove(&old.receiver);
+        }
+        self.poller.add(Source::Tunnel, &receiver).map_err(watch_failed)?;
+        let (receiver, transmitter) = (TunnelReceiver::new(receiver), TunnelTransmitter::new(senders));
+        self.tunnel = Some(Tunnel { receiver, transmitter });
+        Ok(())
+    }
+}
+
+fn watch_failed(errno: nix::Error) -> IoError {
+    IoError::Watch(errno.into())
+}
+
+/// Whoever waits for the answer may have given up.
+fn answer(done: &Sender<Result<(), IoError>>, result: Result<(), IoError>) {
+    let _ = done.send(result);
+}
+
+/// Which side a frame leaves by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Nowhere,
+    Port(PortId),
+    Tunnel,
+}
+
+impl Way {
+    fn of(frame: &Frame) -> Self {
+        match frame.egress {
+            None => Self::Nowhere,
+            Some(Egress::Port(port)) => Self::Port(port),
+            Some(Egress::Tunnel { .. }) => Self::Tunnel,
+        }
+    }
+}
+
+/// Takes down in the worker's counters what became of frames.
+struct Account<'a> {
+    worker: &'a mut Worker,
+}
+
+impl Account<'_> {
+    fn lost_all(&mut self, frames: &[Frame]) {
+        frames.iter().for_each(|frame| self.lost(frame, DropReason::InterfaceDown));
+    }
+}
+
+impl Ledger for Account<'_> {
+    fn refused(&mut self, reason: DropReason) {
+        self.worker.counters().drop_unparsed(reason);
+    }
+
+    fn lost(&mut self, frame: &Frame, reason: DropReason) {
+        self.worker.transmit_failed(boot_time(), frame, reason);
+    }
+
+    fn sent_whole(&mut self) {
+        self.worker.counters().super_frames_sent.add(1);
+    }
+
+    fn cut(&mut self, packets: usize) {
+        self.worker.counters().segments_cut.add(packets as u64);
+    }
+
+    fn gathered(&mut self, packets: usize) {
+        self.worker.counters().frames_merged.add(packets as u64);
     }
 }

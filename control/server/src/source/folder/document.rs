@@ -71,9 +71,10 @@ fn take(value: Value, place: &str, items: &mut Vec<Item>) {
             let message = format!("{api_version} is unknown; {kind} is read in {current}");
             unusable(None, name, "apiVersion", message)
         }
-        Class::Workload => {
-            Item::Noted { name, note: "nothing is done with it: its pods count, once there are any".to_owned() }
-        }
+        Class::Workload => Item::Noted {
+            name,
+            note: "nothing is done with it: its pods count, once there are any".to_owned(),
+        },
         Class::Quiet => Item::Noted { name, note: "nothing is done with it".to_owned() },
         Class::Unknown => {
             let message = format!("{kind} in {api_version} is unknown: nothing is done with it");
@@ -90,7 +91,9 @@ fn mirrored(kind: &str, name: String, object: Mapping) -> Item {
         "Node" => typed::<Node>(object).map(|object| KubeObject::Node(Box::new(object))),
         "Pod" => typed::<Pod>(object).map(|object| KubeObject::Pod(Box::new(object))),
         "Service" => typed::<Service>(object).map(|object| KubeObject::Service(Box::new(object))),
-        "EndpointSlice" => typed::<EndpointSlice>(object).map(|object| KubeObject::EndpointSlice(Box::new(object))),
+        "EndpointSlice" => {
+            typed::<EndpointSlice>(object).map(|object| KubeObject::EndpointSlice(Box::new(object)))
+        }
         _ => typed::<Endpoints>(object).map(|object| KubeObject::Endpoints(Box::new(object))),
     };
     let read = read.and_then(|object| match wrong_name(&object.reference()) {
@@ -130,20 +133,31 @@ fn reference(kind: &str, object: &Value) -> Option<ObjectRef> {
 /// Names are DNS names, as Kubernetes has them; anything else could not be told apart later.
 fn wrong_name(reference: &ObjectRef) -> Option<(&'static str, String)> {
     let is_good = |name: &str| {
-        let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
+        let allowed =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
         let ends_well = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
         let bytes = name.as_bytes();
-        bytes.len() <= 253 && bytes.iter().all(|&byte| allowed(byte)) && ends_well(bytes.first()) && ends_well(bytes.last())
+        bytes.len() <= 253
+            && bytes.iter().all(|&byte| allowed(byte))
+            && ends_well(bytes.first())
+            && ends_well(bytes.last())
     };
     if reference.name.is_empty() {
         return Some(("metadata.name", "is missing".to_owned()));
     }
     if !is_good(&reference.name) {
-        return Some(("metadata.name", format!("\"{}\" is not a name (lower case letters, digits, - and .)", reference.name)));
+        return Some((
+            "metadata.name",
+            format!("\"{}\" is not a name (lower case letters, digits, - and .)", reference.name),
+        ));
     }
     let namespaced = reference.kind.is_namespaced();
-    (namespaced && !is_good(&reference.namespace))
-        .then(|| ("metadata.namespace", format!("\"{}\" is not a name (lower case letters, digits and -)", reference.namespace)))
+    (namespaced && !is_good(&reference.namespace)).then(|| {
+        (
+            "metadata.namespace",
+            format!("\"{}\" is not a name (lower case letters, digits and -)", reference.namespace),
+        )
+    })
 }
 
 /// What people call an object, as far as it says: `Service default/web`.

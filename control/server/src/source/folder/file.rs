@@ -48,9 +48,9 @@ impl Contents {
             contents.problem(label, "is empty; its objects stay until it is removed".to_owned());
         }
         let read: BTreeSet<&ObjectRef> = contents.objects.iter().map(|(reference, ..)| reference).collect();
-        let kept = before.iter().filter(|(reference, ..)| {
-            !read.contains(reference) && (damaged || refused.contains(reference))
-        });
+        let kept = before
+            .iter()
+            .filter(|(reference, ..)| !read.contains(reference) && (damaged || refused.contains(reference)));
         let kept: Vec<_> = kept.cloned().collect();
         contents.objects.extend(kept);
         contents

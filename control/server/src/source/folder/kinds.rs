@@ -23,8 +23,16 @@ pub fn classify(group: &str, kind: &str) -> Class {
         | ("", "ReplicationController") => Class::Workload,
         (
             "",
-            "ConfigMap" | "Secret" | "ServiceAccount" | "PersistentVolume" | "PersistentVolumeClaim" | "LimitRange"
-            | "ResourceQuota" | "Event" | "PodTemplate" | "Binding",
+            "ConfigMap"
+            | "Secret"
+            | "ServiceAccount"
+            | "PersistentVolume"
+            | "PersistentVolumeClaim"
+            | "LimitRange"
+            | "ResourceQuota"
+            | "Event"
+            | "PodTemplate"
+            | "Binding",
         )
         | ("networking.k8s.io" | "extensions", "Ingress" | "NetworkPolicy")
         | ("networking.k8s.io", "IngressClass" | "ServiceCIDR" | "IPAddress")

@@ -67,7 +67,8 @@ impl Scanner {
             let entries = fs::read_dir(&folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
             match entries {
                 Ok(entries) => {
-                    for path in entries.into_iter().map(|entry| entry.path()).filter(|path| !is_hidden(path)) {
+                    for path in entries.into_iter().map(|entry| entry.path()).filter(|path| !is_hidden(path))
+                    {
                         if path.is_dir() {
                             folders.push(path);
                         } else if is_yaml(&path) {
@@ -132,7 +133,9 @@ impl Scanner {
         let gone = self.objects.keys().filter(|reference| !objects.contains_key(reference));
         let new = objects.iter().filter(|(reference, (object, origin))| {
             let known = self.objects.get(reference);
-            !known.is_some_and(|(known, from)| (Arc::ptr_eq(known, object) || known == object) && from == origin)
+            !known.is_some_and(|(known, from)| {
+                (Arc::ptr_eq(known, object) || known == object) && from == origin
+            })
         });
         gone.map(|reference| Event::Delete(reference.clone()))
             .chain(new.map(|(_, (object, origin))| Event::Apply(object.clone(), origin.clone())))

@@ -21,12 +21,15 @@ pub fn upgrade(api_version: &str, kind: &str, object: &mut Mapping) -> Vec<Strin
 
 fn current_version(api_version: &str, kind: &str) -> Option<&'static str> {
     match (api_version, kind) {
-        ("extensions/v1beta1" | "apps/v1beta1" | "apps/v1beta2", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") => {
-            Some("apps/v1")
-        }
+        (
+            "extensions/v1beta1" | "apps/v1beta1" | "apps/v1beta2",
+            "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet",
+        ) => Some("apps/v1"),
         ("batch/v1beta1" | "batch/v2alpha1", "CronJob") => Some("batch/v1"),
         ("discovery.k8s.io/v1beta1", "EndpointSlice") => Some("discovery.k8s.io/v1"),
-        ("extensions/v1beta1" | "networking.k8s.io/v1beta1", "Ingress" | "NetworkPolicy") => Some("networking.k8s.io/v1"),
+        ("extensions/v1beta1" | "networking.k8s.io/v1beta1", "Ingress" | "NetworkPolicy") => {
+            Some("networking.k8s.io/v1")
+        }
         _ => None,
     }
 }
@@ -48,7 +51,8 @@ fn default_selector(object: &mut Mapping) -> bool {
 fn node_names_from_topology(slice: &mut Mapping) {
     let endpoints = slice.get_mut("endpoints").and_then(Value::as_sequence_mut);
     for endpoint in endpoints.into_iter().flatten().filter_map(Value::as_mapping_mut) {
-        let node = endpoint.get("topology").and_then(|topology| topology.get("kubernetes.io/hostname")).cloned();
+        let node =
+            endpoint.get("topology").and_then(|topology| topology.get("kubernetes.io/hostname")).cloned();
         if let Some(node) = node.filter(|_| !endpoint.contains_key("nodeName")) {
             endpoint.insert("nodeName".into(), node);
         }

@@ -1,0 +1,92 @@
+//! Publishing: settle the model, save what it gave out, then send each node what changed for it.
+
+use tokio::time::Instant;
+use vrouter_control_model::Layer;
+use vrouter_objects::{ObjectKey, Version};
+
+use super::{Core, SAVE_RETRY};
+
+/// So many versions are reserved with one save.
+const VERSIONS_PER_SAVE: u64 = 1024;
+
+impl Core {
+    /// Publishes everything recorded so far.
+    pub(super) async fn publish(&mut self) {
+        self.publish_at = None;
+        let started = Instant::now();
+        let settlement = self.model.settle();
+        let must_save =
+            settlement.state_changed || self.unsaved.is_some() || self.version.0 >= self.version_ceiling;
+        let mut changes = self.unsaved.take().unwrap_or_default();
+        changes.extend(settlement.changes);
+        if must_save && !self.save().await {
+            self.unsaved = Some(changes);
+            self.publish_at = Some(Instant::now() + SAVE_RETRY);
+            return;
+        }
+        if !changes.is_empty() {
+            self.version = Version(self.version.0 + 1);
+            tracing::debug!(
+                version = %self.version,
+                objects = changes.len(),
+                recomputed = settlement.recomputed,
+                took = ?started.elapsed(),
+                "published"
+            );
+        }
+        for change in changes {
+            self.mark(&change.layer, &change.key);
+            self.published.apply(change);
+        }
+        self.forget_gone_nodes();
+        let names: Vec<String> = self.nodes.keys().cloned().collect();
+        for name in names {
+            self.send_next(&name);
+        }
+    }
+
+    /// The nodes that hold a layer may need the object.
+    fn mark(&mut self, layer: &Layer, key: &ObjectKey) {
+        match layer {
+            Layer::Node(name) => {
+                if let Some(node) = self.nodes.get_mut(name) {
+                    node.sync.changed(key);
+                }
+            }
+            Layer::Fabric => self.nodes.values_mut().for_each(|node| node.sync.changed(key)),
+            Layer::Network(vrf) => {
+                for (name, node) in &mut self.nodes {
+                    if self.model.interest(name).contains(vrf) {
+                        node.sync.changed(key);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Saves the state, and reserves versions with it. Returns whether it is safe on disk.
+    async fn save(&mut self) -> bool {
+        let (store, state) = (self.store.clone(), self.model.state());
+        let ceiling = self.version_ceiling.max(self.version.0 + VERSIONS_PER_SAVE);
+        match tokio::task::spawn_blocking(move || store.save(ceiling, state)).await {
+            Ok(Ok(())) => {
+                self.version_ceiling = ceiling;
+                true
+            }
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the state cannot be saved, so nothing new is published; trying again");
+                false
+            }
+            Err(error) => {
+                tracing::error!(%error, "saving the state failed, so nothing new is published; trying again");
+                false
+            }
+        }
+    }
+
+    /// Nodes that are neither connected nor among the objects any more.
+    fn forget_gone_nodes(&mut self) {
+        let model = &self.model;
+        self.nodes.retain(|name, node| node.session.is_some() || model.has_node(name));
+    }
+}

@@ -1,0 +1,136 @@
+//! The data path behind the agent's seam.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::TryStreamExt;
+use rtnetlink::packet_route::link::LinkAttribute;
+use vrouter_forward::frame::{PortId, Time};
+use vrouter_forward::{DroppedPacket, Epoch, Shared, Snapshot};
+use vrouter_io::{DataPath, DataPathConfig, FlowFile, IoError, Tap, TapSpec, boot_time};
+
+use crate::plane::{DataPlane, Device, PlaneError};
+
+/// How many dropped packets are shown.
+const DROPS_SHOWN: usize = 1000;
+
+/// The workers with their TAPs, sockets and flow table.
+pub struct IoPlane {
+    data_path: DataPath,
+    flows: FlowFile,
+    /// One for each worker.
+    queues: u16,
+    drops: Mutex<VecDeque<DroppedPacket>>,
+}
+
+impl IoPlane {
+    /// Starts the workers on a first snapshot.
+    pub fn start(flows: FlowFile, shared: Arc<Shared>, first: Arc<Snapshot>) -> Result<Self, IoError> {
+        // There are never more workers than a TAP has queues.
+        let queues = u16::try_from(shared.workers()).unwrap_or(u16::MAX);
+        let data_path = DataPath::start(DataPathConfig::default(), shared, first)?;
+        Ok(Self { data_path, flows, queues, drops: Mutex::default() })
+    }
+
+    /// Stops the workers. TAPs stay, as do flows.
+    pub fn stop(self) {
+        self.data_path.stop();
+    }
+
+    fn spec(&self, device: &Device) -> TapSpec {
+        TapSpec {
+            netns: Some(device.netns.path.clone()),
+            name: device.name.clone(),
+            queues: self.queues,
+            mac: device.mac,
+            mtu: device.mtu,
+        }
+    }
+}
+
+impl From<IoError> for PlaneError {
+    fn from(error: IoError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl DataPlane for IoPlane {
+    fn next_epoch(&self) -> Epoch {
+        self.flows.next_epoch()
+    }
+
+    fn publish(&self, snapshot: Arc<Snapshot>) {
+        self.data_path.publish(snapshot);
+    }
+
+    fn open_port(&self, port: PortId, device: &Device) -> Result<(), PlaneError> {
+        let tap = Tap::open(&self.spec(device))?;
+        Ok(self.data_path.add_port(port, tap)?)
+    }
+
+    fn close_port(&self, port: PortId, device: &Device) -> Result<(), PlaneError> {
+        self.data_path.remove_port(port)?;
+        // Another namespace at the same path is another pod's.
+        if device.netns.is_there() {
+            Tap::remove(&self.spec(device))?;
+        }
+        Ok(())
+    }
+
+    fn set_vtep(&self, address: IpAddr) -> Result<(), PlaneError> {
+        Ok(self.data_path.set_vtep(address)?)
+    }
+
+    fn underlay_mtu(&self, vtep: IpAddr) -> Result<u32, PlaneError> {
+        // A thread of its own, since the caller may be one of tokio's.
+        let ask = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.map_err(|error| PlaneError::new(&error))?.block_on(link_mtu(vtep))
+        };
+        let answer = std::thread::scope(|scope| scope.spawn(ask).join());
+        answer.unwrap_or_else(|_| Err(PlaneError("asking the kernel for the MTU panicked".to_owned())))
+    }
+
+    fn now(&self) -> Time {
+        boot_time()
+    }
+
+    fn recent_drops(&self) -> Vec<DroppedPacket> {
+        let mut drops = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
+        drops.extend(self.data_path.recent_drops());
+        let surplus = drops.len().saturating_sub(DROPS_SHOWN);
+        drops.drain(..surplus);
+        drops.iter().cloned().collect()
+    }
+}
+
+/// The MTU of the link that has this address.
+async fn link_mtu(address: IpAddr) -> Result<u32, PlaneError> {
+    let failed = |error: rtnetlink::Error| PlaneError::new(&error);
+    let (connection, netlink, _) = rtnetlink::new_connection().map_err(|error| PlaneError::new(&error))?;
+    tokio::spawn(connection);
+    let mut addresses = Box::pin(netlink.address().get().set_address_filter(address).execute());
+    let found = addresses.try_next().await.map_err(failed)?;
+    let found = found.ok_or_else(|| PlaneError(format!("no link here has the address {address}")))?;
+    let mut links = Box::pin(netlink.link().get().match_index(found.header.index).execute());
+    let link = links.try_next().await.map_err(failed)?;
+    let mtu = link.into_iter().flat_map(|link| link.attributes).find_map(|attribute| match attribute {
+        LinkAttribute::Mtu(mtu) => Some(mtu),
+        _ => None,
+    });
+    mtu.ok_or_else(|| PlaneError(format!("the link with the address {address} has no MTU")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_mtu_of_the_link_with_an_address() {
+        let mtu = link_mtu(IpAddr::from([127, 0, 0, 1])).await.unwrap();
+        assert!(mtu >= 1500, "{mtu}");
+        let error = link_mtu(IpAddr::from([192, 0, 2, 77])).await.unwrap_err();
+        assert_eq!(error.to_string(), "no link here has the address 192.0.2.77");
+    }
+}

@@ -1,0 +1,105 @@
+//! The node: everything put together, and taken apart again in order.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use vrouter_forward::flow::{FlowConfig, FlowTable};
+use vrouter_forward::{ForwardConfig, Shared};
+use vrouter_io::{FlowFile, boot_id, boot_time};
+
+use crate::agent::{Agent, Identity, Restored};
+use crate::api::{About, NodeService, RunDirectory, serve};
+use crate::config::Config;
+use crate::control;
+use crate::io_plane::IoPlane;
+use crate::state::StateFiles;
+
+/// How long calls of the local API that are under way may take when the node stops.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Runs the node until it is told to stop.
+pub async fn run(config: Config) -> Result<()> {
+    let started = Instant::now();
+    // First of all: nothing may be touched that another vrouter uses.
+    let run_directory = RunDirectory::claim(&config.run_dir)?;
+    let stop = Arc::new(Notify::new());
+    let signals = tokio::spawn(stop_at_signals(Arc::clone(&stop)).context("signals")?);
+
+    let (agent, plane) = build(&config)?;
+    let about = About { controller: config.control.uri(), workers: config.workers, started };
+    let service = NodeService::new(Arc::clone(&agent), about, Arc::clone(&stop));
+    let closing = Arc::new(Notify::new());
+    let api = {
+        let closing = Arc::clone(&closing);
+        tokio::spawn(serve(run_directory.listen()?, service, async move { closing.notified().await }))
+    };
+    let keeper = tokio::spawn(Arc::clone(&agent).keep_tables());
+    let channel = tokio::spawn(control::follow(Arc::clone(&agent), config.control));
+    println!("vrouter ready");
+    tracing::info!("node {} is ready, {} workers", config.node, config.workers);
+
+    stop.notified().await;
+    tracing::info!("stopping");
+    signals.abort();
+    end(channel).await;
+    closing.notify_one();
+    if tokio::time::timeout(FAREWELL, api).await.is_err() {
+        tracing::warn!("calls of the local API were cut off");
+    }
+    end(keeper).await;
+    if let Err(error) = agent.store_tables() {
+        tracing::error!("the tables could not be kept: {error}");
+    }
+    run_directory.close();
+    drop(agent);
+    match Arc::into_inner(plane) {
+        Some(plane) => tokio::task::spawn_blocking(move || plane.stop()).await?,
+        None => tracing::warn!("something still uses the data path; it ends with the process"),
+    }
+    tracing::info!("stopped; interfaces and flows stay");
+    Ok(())
+}
+
+/// The agent with its data path, gone on from where the node was before.
+fn build(config: &Config) -> Result<(Arc<Agent>, Arc<IoPlane>)> {
+    let boot = boot_id()?;
+    let identity =
+        Identity { node: config.node.clone(), boot_id: boot.to_string(), vtep: config.vtep_address };
+    let files = StateFiles::open(&config.state_dir)?;
+    let flow_file = FlowFile::open(&config.flow_table, config.flow_capacity, boot)?;
+    let mut restored = Restored::load(&identity, &files, flow_file.last_epoch())?;
+
+    let flow_config = FlowConfig { hash_seed: flow_file.seed(), ..FlowConfig::default() };
+    let (flows, recovered) = FlowTable::recover(flow_file.slots(), flow_config, boot_time());
+    tracing::info!("{} connections go on, {} were incomplete", recovered.connections, recovered.discarded);
+    let shared = Shared::new(flows, config.workers, ForwardConfig::default());
+
+    let first = restored.state.tables.publish(flow_file.next_epoch());
+    let plane = Arc::new(IoPlane::start(flow_file, Arc::clone(&shared), first)?);
+    let agent = Agent::new(identity, files, plane.clone(), shared, restored);
+    Ok((agent, plane))
+}
+
+/// Tells the node to stop at the first SIGTERM or SIGINT.
+fn stop_at_signals(stop: Arc<Notify>) -> std::io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("SIGTERM"),
+            _ = interrupt.recv() => tracing::info!("SIGINT"),
+        }
+        stop.notify_one();
+    })
+}
+
+/// Ends a task that would run for ever.
+async fn end<T>(task: JoinHandle<T>) {
+    task.abort();
+    // That it was aborted is no news.
+    let _ = task.await;
+}

@@ -1,0 +1,135 @@
+//! The data path of a node: its worker threads, and what the agent tells them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use crossbeam::queue::ArrayQueue;
+use vrouter_forward::frame::{MAX_PORTS, PortId};
+use vrouter_forward::{DroppedPacket, Shared, Snapshot, Worker};
+
+use crate::IoError;
+use crate::tap::Tap;
+use crate::vxlan::TunnelSockets;
+use crate::worker::{Command, Common, WorkerThread};
+
+/// The port of VXLAN (RFC 7348 section 8).
+pub const VXLAN_PORT: u16 = 4789;
+
+/// How many dropped packets are kept for people to look at.
+const DROPS_KEPT: usize = 1024;
+
+/// How the data path is to be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataPathConfig {
+    /// This node's tunnel end, if it is known yet.
+    pub vtep: Option<IpAddr>,
+    /// The UDP port of tunnels, here and at the other end.
+    pub vxlan_port: u16,
+    /// The cores that workers are pinned to, in turn. None: the scheduler places them.
+    pub cores: Vec<usize>,
+}
+
+impl Default for DataPathConfig {
+    fn default() -> Self {
+        Self { vtep: None, vxlan_port: VXLAN_PORT, cores: Vec::new() }
+    }
+}
+
+/// The running data path. Dropping it stops the workers.
+#[derive(Debug)]
+pub struct DataPath {
+    workers: Vec<WorkerThread>,
+    common: Arc<Common>,
+    vxlan_port: u16,
+    /// The tunnel end that the sockets are open for.
+    vtep: Mutex<Option<IpAddr>>,
+}
+
+impl DataPath {
+    /// Starts as many workers as `shared` has, on the snapshot `first`.
+    pub fn start(config: DataPathConfig, shared: Arc<Shared>, first: Arc<Snapshot>) -> Result<Self, IoError> {
+        let common = Arc::new(Common {
+            snapshot: Arc::new(ArcSwap::new(first)),
+            drops: ArrayQueue::new(DROPS_KEPT),
+            unplugged: ArrayQueue::new(MAX_PORTS),
+        });
+        let workers = (0..shared.workers())
+            .map(|number| {
+                let core = config.cores.get(number % config.cores.len().max(1)).copied();
+                WorkerThread::start(number, Worker::new(number, shared.clone()), common.clone(), core)
+            })
+            .collect::<Result<_, _>>()?;
+        let data_path = Self { workers, common, vxlan_port: config.vxlan_port, vtep: Mutex::new(None) };
+        config.vtep.map_or(Ok(()), |vtep| data_path.set_vtep(vtep))?;
+        Ok(data_path)
+    }
+
+    /// Puts a snapshot in force. A worker uses it from its next burst on; one that sleeps is woken, so that it lets go
+    /// of the old one.
+    pub fn publish(&self, snapshot: Arc<Snapshot>) {
+        self.common.snapshot.store(snapshot);
+        self.workers.iter().for_each(WorkerThread::wake);
+    }
+
+    /// Serves a TAP as this port, in place of any there was; returns when every worker has its queue.
+    pub fn add_port(&self, port: PortId, tap: Tap) -> Result<(), IoError> {
+        if usize::from(port.0) >= MAX_PORTS {
+            return Err(IoError::PortRange(port.0));
+        }
+        if tap.queues() != self.workers.len() {
+            let (name, queues) = (tap.name().to_owned(), tap.queues());
+            return Err(IoError::Queues { name, queues, workers: self.workers.len() });
+        }
+        self.workers
+            .iter()
+            .zip(tap.into_transmitters())
+            .try_for_each(|(worker, queue)| worker.call(|done| Command::AddPort { port, queue, done }))
+    }
+
+    /// Serves a port no more; returns when every worker has closed its queue. That it was not served is no error.
+    pub fn remove_port(&self, port: PortId) -> Result<(), IoError> {
+        self.workers.iter().try_for_each(|worker| worker.call(|done| Command::RemovePort { port, done }))
+    }
+
+    /// Makes this the node's tunnel end, with sockets in the caller's network namespace. Nothing happens if it is
+    /// already.
+    pub fn set_vtep(&self, address: IpAddr) -> Result<(), IoError> {
+        let mut vtep = self.vtep.lock().unwrap_or_else(PoisonError::into_inner);
+        if *vtep == Some(address) {
+            return Ok(());
+        }
+        let sockets = TunnelSockets::open(SocketAddr::new(address, self.vxlan_port), self.workers.len())?;
+        let senders = sockets.senders;
+        self.workers.iter().zip(sockets.receivers).try_for_each(|(worker, receiver)| {
+            let senders = senders.clone();
+            worker.call(|done| Command::SetTunnel { receiver, senders, done })
+        })?;
+        *vtep = Some(address);
+        Ok(())
+    }
+
+    /// The packets dropped since this was last asked: a sample of them, if there were many.
+    pub fn recent_drops(&self) -> Vec<DroppedPacket> {
+        for worker in &self.workers {
+            // A worker that is gone has nothing to hand over.
+            let _ = worker.call(|done| Command::CollectDrops { done });
+        }
+        std::iter::from_fn(|| self.common.drops.pop()).collect()
+    }
+
+    /// Ports whose interface has gone since this was last asked. They are not served any more.
+    pub fn unplugged_ports(&self) -> Vec<PortId> {
+        let mut ports: Vec<_> = std::iter::from_fn(|| self.common.unplugged.pop()).collect();
+        // Every worker notices for itself.
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+
+    /// Stops the workers after the burst they are at, and waits for them. TAPs stay, as does what waits in them.
+    pub fn stop(self) {
+        // All at once, then one after the other as they are dropped.
+        self.workers.iter().for_each(WorkerThread::tell_to_stop);
+    }
+}
