@@ -1,6 +1,7 @@
 //! `vrouter-control`: see the library.
 
 use std::io::Write;
+use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
@@ -9,8 +10,18 @@ use tracing_subscriber::EnvFilter;
 use vrouter_control::args::Args;
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
+async fn main() -> ExitCode {
+    match run(Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // If even standard error is gone there is nobody left to tell.
+            writeln!(std::io::stderr(), "vrouter-control: {error:#}").ok();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: Args) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&args.log).context("--log")?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 

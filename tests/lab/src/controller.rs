@@ -58,7 +58,7 @@ pub fn start(name: &LabName) -> Result<Process> {
 pub fn settle(lab: &Lab, concerned: &BTreeSet<ObjectKey>, report: &mut Report) {
     match settled(lab) {
         Ok(status) => pass_on(lab, concerned, &status, report),
-        Err(error) => report.complain(bare(format!("{error:#}"))),
+        Err(error) => report.complain(Complaint::bare(format!("{error:#}"))),
     }
 }
 
@@ -94,7 +94,10 @@ fn pass_on(lab: &Lab, concerned: &BTreeSet<ObjectKey>, status: &ControllerStatus
     for node in &status.nodes {
         for refusal in &node.refusals {
             let object = refusal.object.as_ref().map(|key| format!("{key:?}")).unwrap_or_default();
-            report.complain(bare(format!("node {} refused {object}: {}", node.name, refusal.reason)));
+            report.complain(Complaint::bare(format!(
+                "node {} refused {object}: {}",
+                node.name, refusal.reason
+            )));
         }
     }
     if !status.settled {
@@ -108,7 +111,10 @@ fn pass_on(lab: &Lab, concerned: &BTreeSet<ObjectKey>, status: &ControllerStatus
                 false => format!("{} is not connected", node.name),
             })
             .collect();
-        report.complain(bare(format!("not every node acknowledged within {SETTLE:?}: {}", late.join(", "))));
+        report.complain(Complaint::bare(format!(
+            "not every node acknowledged within {SETTLE:?}: {}",
+            late.join(", ")
+        )));
     }
 }
 
@@ -118,16 +124,12 @@ fn is_about(problem: &Problem, key: &ObjectKey) -> bool {
 }
 
 fn complaint(lab: &Lab, key: &ObjectKey, problem: &Problem) -> Complaint {
-    Complaint {
-        source: lab.state.sources.get(key).unwrap_or(&problem.source).clone(),
-        object: if problem.object.is_empty() { key.to_string() } else { problem.object.clone() },
-        field: problem.field.clone(),
-        message: problem.message.clone(),
+    let source = lab.state.sources.get(key).unwrap_or(&problem.source);
+    if problem.object.is_empty() {
+        Complaint::new(source, key, &problem.field, &problem.message)
+    } else {
+        Complaint::new(source, &problem.object, &problem.field, &problem.message)
     }
-}
-
-fn bare(message: String) -> Complaint {
-    Complaint { source: String::new(), object: String::new(), field: String::new(), message }
 }
 
 /// A caller of the controller's `Inspect` service.

@@ -288,10 +288,6 @@ fn fail(lab: &mut Lab, name: &Name, error: &anyhow::Error, report: &mut Report) 
 
 fn complaint(lab: &Lab, name: &Name, error: &anyhow::Error) -> Complaint {
     let key = key(name);
-    Complaint {
-        source: lab.state.sources.get(&key).cloned().unwrap_or_default(),
-        object: key.to_string(),
-        field: String::new(),
-        message: format!("{error:#}"),
-    }
+    let source = lab.state.sources.get(&key).map_or("", String::as_str);
+    Complaint::new(source, &key, "", format!("{error:#}"))
 }

@@ -24,12 +24,7 @@ pub struct Document {
 impl Document {
     /// A complaint about a field of this object.
     pub fn complaint(&self, field: &str, message: impl Into<String>) -> Complaint {
-        Complaint {
-            source: self.source.clone(),
-            object: self.key.to_string(),
-            field: field.to_owned(),
-            message: message.into(),
-        }
+        Complaint::new(&self.source, &self.key, field, message)
     }
 
     /// Reads the part of the object at this path as a type. A complaint names the field within it.
@@ -77,19 +72,11 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
 pub fn parse(source: &str, text: &str) -> Vec<Result<Document, Complaint>> {
     documents(text)
         .into_iter()
-        .flat_map(|(line, text)| {
-            let complaint = |message: String| Complaint {
-                source: source.to_owned(),
-                object: String::new(),
-                field: String::new(),
-                message,
-            };
-            match serde_yaml_ng::from_str::<Value>(text) {
-                Ok(Value::Null) => Vec::new(),
-                Ok(body) => objects(source, line, body),
-                Err(error) => {
-                    vec![Err(complaint(format!("document from line {line}: malformed YAML: {error}")))]
-                }
+        .flat_map(|(line, text)| match serde_yaml_ng::from_str::<Value>(text) {
+            Ok(Value::Null) => Vec::new(),
+            Ok(body) => objects(source, line, body),
+            Err(error) => {
+                vec![Err(nameless(source, line, "", "", &format!("malformed YAML: {error}")))]
             }
         })
         .collect()
@@ -155,7 +142,7 @@ fn nameless(source: &str, line: usize, kind: &str, field: &str, message: &str) -
         "" => format!("document from line {line}"),
         kind => format!("{kind} from line {line}"),
     };
-    Complaint { source: source.to_owned(), object, field: field.to_owned(), message: message.to_owned() }
+    Complaint::new(source, &object, field, message)
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use crate::pod::PodSpec;
-use crate::report::Complaint;
 
 /// A node as the scheduler sees it.
 #[derive(Debug, Clone)]
@@ -18,9 +17,12 @@ pub struct Candidate<'a> {
     pub pods: usize,
 }
 
+/// Why a pod cannot be placed: the field that says so, and what is wrong with it.
+pub type Refusal = (&'static str, String);
+
 /// The node for a pod: the one it names; else, of those its selector allows, the one with the fewest pods of the same
 /// workload, earlier nodes first. For a fresh workload that is round robin from the first node.
-pub fn place<'a>(spec: &PodSpec, candidates: &[Candidate<'a>]) -> Result<&'a str, (&'static str, String)> {
+pub fn place<'a>(spec: &PodSpec, candidates: &[Candidate<'a>]) -> Result<&'a str, Refusal> {
     if let Some(wanted) = &spec.node_name {
         return candidates
             .iter()
@@ -46,11 +48,6 @@ pub fn place<'a>(spec: &PodSpec, candidates: &[Candidate<'a>]) -> Result<&'a str
 pub fn everywhere<'a>(spec: &PodSpec, candidates: &[Candidate<'a>]) -> Vec<&'a str> {
     let fits = |node: &&Candidate| place(spec, std::slice::from_ref(*node)).is_ok();
     candidates.iter().filter(fits).map(|node| node.name).collect()
-}
-
-/// Turns a refusal to place a pod into a complaint about it.
-pub fn complaint(source: &str, object: String, (field, message): (&str, String)) -> Complaint {
-    Complaint { source: source.to_owned(), object, field: field.to_owned(), message }
 }
 
 #[cfg(test)]

@@ -17,6 +17,23 @@ pub struct Complaint {
     pub message: String,
 }
 
+impl Complaint {
+    /// Of a field of an object that came from a file.
+    pub fn new(source: &str, object: &impl fmt::Display, field: &str, message: impl Into<String>) -> Self {
+        Self {
+            source: source.to_owned(),
+            object: object.to_string(),
+            field: field.to_owned(),
+            message: message.into(),
+        }
+    }
+
+    /// Of something that stands in no file.
+    pub fn bare(message: impl Into<String>) -> Self {
+        Self::new("", &"", "", message)
+    }
+}
+
 impl fmt::Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in [&self.source, &self.object, &self.field] {
@@ -41,6 +58,12 @@ impl Report {
             eprintln!("error: {complaint}");
             self.said.push(complaint);
         }
+    }
+
+    /// Whether something was said of an object.
+    pub fn is_about(&self, object: &impl fmt::Display) -> bool {
+        let object = object.to_string();
+        self.said.iter().any(|complaint| complaint.object == object)
     }
 
     /// Fails where there was any complaint.

@@ -7,9 +7,9 @@ use anyhow::{Result, anyhow};
 use crate::kubelet;
 use crate::lab::Lab;
 use crate::object::{Name, ObjectKey};
-use crate::placement::{self, Candidate};
+use crate::placement::{self, Candidate, Refusal};
 use crate::pod::PodSpec;
-use crate::report::Report;
+use crate::report::{Complaint, Report};
 use crate::state::{DataPath, Node, Owner, Phase, Pod, State};
 use crate::workload::{Update, Workload, WorkloadKind};
 
@@ -31,9 +31,9 @@ pub fn reconcile(lab: &mut Lab, keys: &[ObjectKey], report: &mut Report) -> Resu
         for (key, node) in create {
             match new_pod(lab, &key, node, &pods) {
                 Ok(pod) => pods.push(pod),
-                Err(refusal) => {
-                    let source = lab.state.sources.get(&key).cloned().unwrap_or_default();
-                    report.complain(placement::complaint(&source, key.to_string(), refusal));
+                Err((field, message)) => {
+                    let source = lab.state.sources.get(&key).map_or("", String::as_str);
+                    report.complain(Complaint::new(source, &key, field, message));
                     unplaced.insert(key);
                 }
             }
@@ -55,9 +55,6 @@ pub fn reconcile(lab: &mut Lab, keys: &[ObjectKey], report: &mut Report) -> Resu
 pub fn place_alone(state: &State, coming: &[Pod], spec: &PodSpec) -> Result<String, Refusal> {
     place(state, coming, spec, |pod| pod.owner.is_none())
 }
-
-/// Why a pod cannot be placed: the field that says so, and what is wrong with it.
-type Refusal = (&'static str, String);
 
 /// The node for one more of the pods that are counted.
 fn place(

@@ -17,6 +17,8 @@ pub mod io_plane;
 pub mod node;
 pub mod plane;
 pub mod state;
+#[cfg(test)]
+mod testing;
 pub mod underlay;
 
 /// An error with everything that led to it, in one line.

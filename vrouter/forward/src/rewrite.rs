@@ -61,7 +61,8 @@ fn adjust_ip_checksum(bytes: &mut [u8], ip: usize, family: Family, delta: Delta)
     }
 }
 
-/// Translates a packet. Refused where a checksum cannot be kept right: UDP over IPv6 without one.
+/// Translates a packet. Refused where a checksum cannot be kept right: UDP over IPv6 without one, and the ports of SCTP
+/// where the CRC spans fragments that are not here.
 pub(crate) fn translate(
     bytes: &mut [u8],
     packet: &Packet,
@@ -71,7 +72,11 @@ pub(crate) fn translate(
     if udp_without_checksum(bytes, packet, offload) == Some(Family::V6) {
         return Err(DropReason::ChecksumError);
     }
-    let crc_before = sctp_ports_change(packet, translation).then(|| transport_crc(bytes, packet));
+    let sctp_ports_change = sctp_ports_change(packet, translation);
+    if sctp_ports_change && packet.fragment != Fragment::Whole {
+        return Err(DropReason::ChecksumError);
+    }
+    let crc_before = sctp_ports_change.then(|| transport_crc(bytes, packet));
     let ip = usize::from(packet.ip);
     let (source_at, destination_at, _) = address_fields(packet.family);
     let mut addresses = Delta::default();
@@ -105,10 +110,8 @@ fn udp_without_checksum(bytes: &[u8], packet: &Packet, offload: &Offload) -> Opt
 
 fn sctp_ports_change(packet: &Packet, translation: &Translation) -> bool {
     let Transport::Sctp { source, destination } = packet.header else { return false };
-    // A fragment's CRC spans the whole datagram; it is only kept right where the ports stay.
-    packet.fragment == Fragment::Whole
-        && (translation.source.is_some_and(|to| to.port != source)
-            || translation.destination.is_some_and(|to| to.port != destination))
+    translation.source.is_some_and(|to| to.port != source)
+        || translation.destination.is_some_and(|to| to.port != destination)
 }
 
 fn transport_crc(bytes: &[u8], packet: &Packet) -> u32 {

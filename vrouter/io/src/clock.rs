@@ -29,7 +29,8 @@ pub fn boot_id() -> Result<BootId, IoError> {
 }
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
-    let digits: Vec<u32> = text.chars().filter(|c| *c != '-').map(|c| c.to_digit(16)).collect::<Option<_>>()?;
+    let digits: Vec<u32> =
+        text.chars().filter(|c| *c != '-').map(|c| c.to_digit(16)).collect::<Option<_>>()?;
     let (pairs, []) = digits.as_chunks::<2>() else { return None };
     let bytes: Vec<u8> = pairs.iter().map(|[high, low]| (high << 4 | low) as u8).collect();
     bytes.try_into().ok()
@@ -62,7 +63,8 @@ mod tests {
     fn the_boot_has_one_id() {
         assert_eq!(boot_id().unwrap(), boot_id().unwrap());
         assert_eq!(parse_uuid("00112233-4455-6677-8899-aabbccddeeff").unwrap()[15], 0xff);
-        for bad in ["", "0011", "00112233-4455-6677-8899-aabbccddeef", "zz112233-4455-6677-8899-aabbccddeeff"] {
+        for bad in ["", "0011", "00112233-4455-6677-8899-aabbccddeef", "zz112233-4455-6677-8899-aabbccddeeff"]
+        {
             assert_eq!(parse_uuid(bad), None, "{bad}");
         }
     }

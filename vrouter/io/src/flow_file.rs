@@ -95,7 +95,10 @@ impl FlowFile {
 
 impl fmt::Debug for FlowFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FlowFile").field("capacity", &self.slots.len()).field("is_fresh", &self.is_fresh).finish()
+        f.debug_struct("FlowFile")
+            .field("capacity", &self.slots.len())
+            .field("is_fresh", &self.is_fresh)
+            .finish()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Packets and a ledger for this crate's tests.
 
-use etherparse::{IpHeaders, IpNumber, Ipv4Extensions, Ipv4Header, Ipv6Extensions, Ipv6Header, PacketBuilder, TcpHeader};
+use etherparse::{
+    IpHeaders, IpNumber, Ipv4Extensions, Ipv4Header, Ipv6Extensions, Ipv6Header, PacketBuilder, TcpHeader,
+};
 use vrouter_forward::frame::{Frame, Ingress, MAX_FRAME, PortId, SegmentKind, Segmentation};
 use vrouter_forward::offload::{Cut, SegmentChecksum};
 use vrouter_objects::DropReason;
@@ -90,7 +92,8 @@ pub(crate) fn leave_checksum(packet: &[u8]) -> Frame {
 /// A super-frame of `len` bytes of payload, as a sender leaves it, to be cut into segments of `size`.
 pub(crate) fn super_frame(transport: Transport, len: usize, size: u16) -> Frame {
     let mut frame = leave_checksum(&packet(transport, 0, len));
-    frame.offload.segmentation = Some(Segmentation { kind: transport.kind(), size: size.try_into().unwrap() });
+    frame.offload.segmentation =
+        Some(Segmentation { kind: transport.kind(), size: size.try_into().unwrap() });
     frame
 }
 

@@ -10,15 +10,16 @@ impl Index {
             return;
         }
         // Services that select it by its old labels, then those that do by its new ones.
-        if let Some(old) = self.pods.get(name).cloned() {
-            self.touch_pod(name);
+        self.touch_pod(name);
+        let old = self.pods.remove(name);
+        if old.as_ref().map(claims) != record.as_ref().map(claims) {
+            old.iter().chain(&record).for_each(|record| self.touch_claims(name, record));
+        }
+        if let Some(old) = old {
             self.unlink_pod(name, &old);
-            self.touch_claims(&old);
-            self.pods.remove(name);
         }
         if let Some(new) = record {
             self.link_pod(name, &new);
-            self.touch_claims(&new);
             self.pods.insert(name.clone(), new);
             self.touch_pod(name);
         }
@@ -34,8 +35,10 @@ impl Index {
     }
 
     /// Whoever else claims the pod's addresses may win or lose one.
-    fn touch_claims(&mut self, record: &PodRecord) {
-        for address in record.stated_addresses.iter().chain(record.wished_addresses()) {
+    fn touch_claims(&mut self, name: &NamespacedName, record: &PodRecord) {
+        let attached = self.attachments.of_pod(name).into_iter();
+        let attached = attached.flat_map(|attached| &attached.attachment.addresses);
+        for address in record.stated_addresses.iter().chain(record.wished_addresses()).chain(attached) {
             self.dirty.addresses.insert(*address);
             self.dirty.pods.extend(self.wished.get(address).cloned());
         }
@@ -72,6 +75,13 @@ impl Index {
             self.wished.remove(address, name);
         }
     }
+}
+
+/// What decides whose an address is.
+fn claims(record: &PodRecord) -> impl PartialEq {
+    let PodRecord { uid, created, node, stated_addresses, .. } = record;
+    let wished = record.wished_addresses().to_vec();
+    (uid.clone(), created.clone(), node.clone(), record.has_interface(), stated_addresses.clone(), wished)
 }
 
 pub(super) fn labels<'a>(name: &'a NamespacedName, record: &'a PodRecord) -> impl Iterator<Item = Label> {

@@ -14,7 +14,9 @@ use crate::tables::{self, Placed, Unit};
 
 impl Model {
     pub(super) fn settle_nodes(&mut self) -> usize {
-        if self.index.dirty.nodes.is_empty() {
+        // A block that nobody uses any more may serve a node that has none.
+        let may_be_placed = !self.unplaced.is_empty() && !self.index.dirty.addresses.is_empty();
+        if self.index.dirty.nodes.is_empty() && !may_be_placed {
             return 0;
         }
         let mut names = std::mem::take(&mut self.index.dirty.nodes);
@@ -25,9 +27,12 @@ impl Model {
             .iter()
             .filter_map(|name| Some((name.clone(), self.index.nodes.get(name)?.clone())))
             .collect();
+        let mut all_findings: Vec<Findings> = present.iter().map(|(name, _)| self.admit(name)).collect();
+        present.iter().for_each(|(name, record)| self.release_unwanted_blocks(name, record));
         // Blocks that objects name come before blocks that are picked, so that none is picked from under a node.
-        let mut all_findings: Vec<Findings> =
-            present.iter().map(|(name, record)| self.give_named_blocks(name, record)).collect();
+        for ((name, record), findings) in present.iter().zip(&mut all_findings) {
+            self.give_named_blocks(name, record, findings);
+        }
         for ((name, record), findings) in present.iter().zip(&mut all_findings) {
             self.pick_blocks(name, record, findings);
         }
@@ -56,35 +61,45 @@ impl Model {
         }
     }
 
-    fn give_named_blocks(&mut self, name: &str, record: &NodeRecord) -> Findings {
+    fn admit(&mut self, name: &str) -> Findings {
         let mut findings = Findings::default();
         if let Err(fault) = self.nodes.admit(name) {
             findings.add("", describe(&fault));
-            return findings;
         }
+        findings
+    }
+
+    /// A block stays if the node's object names it, or names none of its family and the node can be leased one.
+    fn release_unwanted_blocks(&mut self, name: &str, record: &NodeRecord) {
+        let held = self.nodes.get(name).map(|given| given.blocks.clone()).unwrap_or_default();
+        for block in held.iter().map(|block| block.prefix) {
+            let wanted = match named(record, block.into()) {
+                Some((_, named)) => *named == block,
+                None => record.kind == NodeKind::Vrouter,
+            };
+            let inside = self.config.pods.prefixes.iter().any(|whole| whole.contains(&block));
+            if !wanted || !inside {
+                self.nodes.release(name, block.into());
+            }
+        }
+    }
+
+    fn give_named_blocks(&mut self, name: &str, record: &NodeRecord, findings: &mut Findings) {
         for family in Family::BOTH {
-            let named = record.pod_prefixes.iter().find(|(_, prefix)| Family::from(*prefix) == family);
-            if let Some((field, prefix)) = named
+            if let Some((field, prefix)) = named(record, family)
                 && let Err(fault) = self.nodes.give(name, *prefix, &self.config.pods)
             {
                 findings.add(field, format!("{prefix} {}", describe(&fault)));
-                self.nodes.release(name, family);
                 self.unplaced.insert(name.to_owned());
             }
         }
-        findings
     }
 
     /// A kernel node uses what its object says and cannot be leased more.
     fn pick_blocks(&mut self, name: &str, record: &NodeRecord, findings: &mut Findings) {
         for &whole in &self.config.pods.prefixes {
             let family = Family::from(whole);
-            let named = record.pod_prefixes.iter().any(|(_, prefix)| Family::from(*prefix) == family);
-            if named {
-                continue;
-            }
-            if record.kind != NodeKind::Vrouter {
-                self.nodes.release(name, family);
+            if record.kind != NodeKind::Vrouter || named(record, family).is_some() {
                 continue;
             }
             let length = self.config.block_length(family);
@@ -96,6 +111,11 @@ impl Model {
             }
         }
     }
+}
+
+/// The block of a family that a node's object names, with its field.
+fn named(record: &NodeRecord, family: Family) -> Option<&(String, IpNet)> {
+    record.pod_prefixes.iter().find(|(_, prefix)| Family::from(*prefix) == family)
 }
 
 /// Whether an address of a block is still a pod's.

@@ -1,9 +1,9 @@
 //! Everything that is wrong with the input.
 
-use super::{Model, reference};
-use crate::kube::{ADDRESSES_ANNOTATION, AddressWish, Kind, PodRecord};
+use super::Model;
+use crate::kube::{ADDRESSES_ANNOTATION, AddressWish, PodRecord};
 use crate::problem::Findings;
-use crate::tables::{self, Refusal};
+use crate::tables;
 use crate::{NamespacedName, Problem};
 
 impl Model {
@@ -27,15 +27,7 @@ impl Model {
         }
         if let Err(refusal) = tables::grant(&self.config, &self.index, name, pod) {
             let field = format!("metadata.annotations[{ADDRESSES_ANNOTATION}]");
-            findings.add(field, self.with_origin(&refusal));
-        }
-    }
-
-    fn with_origin(&self, refusal: &Refusal) -> String {
-        let Refusal::Taken(_, holder) = refusal else { return refusal.to_string() };
-        match self.index.origin(&reference(Kind::Pod, holder)) {
-            origin if origin.is_empty() => refusal.to_string(),
-            origin => format!("{refusal} ({origin})"),
+            findings.add(field, refusal);
         }
     }
 }

@@ -7,7 +7,7 @@ mod address;
 mod node;
 mod pod;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::contrail::LoadBalancer;
 
 pub use address::host_route;
 pub use node::node_objects;
-pub use pod::{Refusal, binding, grant};
+pub use pod::{binding, grant};
 
 /// A part of the tables that some nodes hold.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,7 +44,7 @@ pub struct Change {
     pub object: Option<Arc<Object>>,
 }
 
-/// What is computed as a whole, and replaced as a whole. No two units make the same object of the same layer.
+/// What is computed as a whole, and replaced as a whole. Once all is settled, no two units make an object of one place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unit {
     /// The networks.
@@ -62,52 +62,60 @@ pub enum Unit {
 /// Objects that a unit makes, each with the layer it belongs to.
 pub type Placed = Vec<(Layer, Object)>;
 
-/// All layers, by who made what.
+/// Where an object is: keys are unique within a layer.
+type Place = (Layer, ObjectKey);
+
+/// All layers, with who made what.
 #[derive(Debug, Default)]
 pub struct Tables {
-    units: BTreeMap<Unit, BTreeMap<(Layer, ObjectKey), Arc<Object>>>,
-    changes: BTreeMap<(Layer, ObjectKey), Option<Arc<Object>>>,
+    objects: BTreeMap<Place, (Unit, Arc<Object>)>,
+    places: BTreeMap<Unit, BTreeSet<Place>>,
+    changed: BTreeSet<Place>,
 }
 
 impl Tables {
     /// The unit makes these objects now, and no others.
     pub fn replace(&mut self, unit: Unit, objects: Placed) {
-        let old = self.units.remove(&unit).unwrap_or_default();
-        let mut new = BTreeMap::new();
+        let old = self.places.remove(&unit).unwrap_or_default();
+        let mut new = BTreeSet::new();
         for (layer, object) in objects {
             let place = (layer, object.key());
-            let object = match old.get(&place) {
-                Some(known) if **known == object => known.clone(),
+            match self.objects.get_mut(&place) {
+                // A place may pass from one unit to another before the other has left it.
+                Some((owner, known)) if **known == object => *owner = unit.clone(),
                 _ => {
-                    let object = Arc::new(object);
-                    self.changes.insert(place.clone(), Some(object.clone()));
-                    object
+                    self.changed.insert(place.clone());
+                    self.objects.insert(place.clone(), (unit.clone(), Arc::new(object)));
                 }
-            };
-            new.insert(place, object);
+            }
+            new.insert(place);
         }
-        for place in old.into_keys().filter(|place| !new.contains_key(place)) {
-            self.changes.insert(place, None);
+        for place in old.into_iter().filter(|place| !new.contains(place)) {
+            if self.objects.get(&place).is_some_and(|(owner, _)| *owner == unit) {
+                self.objects.remove(&place);
+                self.changed.insert(place);
+            }
         }
         if !new.is_empty() {
-            self.units.insert(unit, new);
+            self.places.insert(unit, new);
         }
     }
 
     /// What changed since this was last asked.
     pub fn take_changes(&mut self) -> Vec<Change> {
-        let changes = std::mem::take(&mut self.changes);
-        changes.into_iter().map(|((layer, key), object)| Change { layer, key, object }).collect()
+        let changed = std::mem::take(&mut self.changed).into_iter();
+        let object = |place: &Place| self.objects.get(place).map(|(_, object)| object.clone());
+        changed.map(|place| Change { object: object(&place), layer: place.0, key: place.1 }).collect()
     }
 
     /// Whether something changed since changes were last taken.
     pub fn has_changes(&self) -> bool {
-        !self.changes.is_empty()
+        !self.changed.is_empty()
     }
 
     /// Everything there is.
     pub fn iter(&self) -> impl Iterator<Item = (&Layer, &Arc<Object>)> {
-        self.units.values().flatten().map(|((layer, _), object)| (layer, object))
+        self.objects.iter().map(|((layer, _), (_, object))| (layer, object))
     }
 }
 

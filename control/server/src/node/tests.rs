@@ -1,1 +1,152 @@
-//! Tests.
+//! The rules of the channel, without one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use vrouter_control_model::{Change, Layer};
+use vrouter_objects::{NextHop, Object, Route, RouteKey, VrfId};
+
+use super::*;
+use crate::published::Published;
+
+fn key(number: u8) -> ObjectKey {
+    ObjectKey::Route(route_key(number))
+}
+
+fn route_key(number: u8) -> RouteKey {
+    RouteKey { vrf: VrfId::new(1).unwrap(), prefix: format!("10.244.{number}.0/24").parse().unwrap() }
+}
+
+/// What is published, and a node that hears of each change.
+struct Pair {
+    published: Published,
+    node: NodeSync,
+    version: u64,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let mut pair = Self { published: Published::default(), node: NodeSync::default(), version: 0 };
+        pair.set(Layer::Fabric, 1, Some(NextHop::Discard));
+        pair
+    }
+
+    fn set(&mut self, layer: Layer, number: u8, next_hop: Option<NextHop>) {
+        let object =
+            next_hop.map(|next_hop| Arc::new(Object::Route(Route { key: route_key(number), next_hop })));
+        self.published.apply(Change { layer, key: key(number), object });
+        self.node.changed(&key(number));
+    }
+
+    fn digest(&self) -> Digest {
+        self.published.view("n1", &BTreeSet::new()).digest()
+    }
+
+    fn hello(&mut self, version: u64, digest: Digest) {
+        self.node.hello(Version(version), digest, &self.published.view("n1", &BTreeSet::new()));
+    }
+
+    fn update(&mut self) -> Option<Arc<Update>> {
+        self.version += 1;
+        self.node.next_update(Version(self.version), &self.published.view("n1", &BTreeSet::new()))
+    }
+
+    /// Sends what is pending and has it acknowledged.
+    fn exchange(&mut self) -> Arc<Update> {
+        let update = self.update().unwrap();
+        assert_eq!(self.node.applied(update.version, update.digest, Vec::new()), Acknowledged::AsSent);
+        update
+    }
+}
+
+#[test]
+fn everything_then_differences() {
+    let mut pair = Pair::new();
+    pair.hello(0, Digest::default());
+    let first = pair.exchange();
+    assert_eq!((first.base, first.puts.len()), (None, 1));
+    pair.set(Layer::Fabric, 2, Some(NextHop::Discard));
+    pair.set(Layer::Fabric, 1, None);
+    let second = pair.exchange();
+    assert_eq!((second.base, second.puts.len(), second.removes.len()), (Some(first.version), 1, 1));
+    assert!(pair.update().is_none() && pair.node.is_current());
+}
+
+#[test]
+fn the_nodes_own_layer_hides_the_shared_ones() {
+    let mut pair = Pair::new();
+    let shared = pair.digest();
+    pair.set(Layer::Node("n1".to_owned()), 1, Some(NextHop::Reject));
+    let own = pair.digest();
+    assert_ne!(own, shared);
+    pair.set(Layer::Node("n2".to_owned()), 1, Some(NextHop::Receive));
+    assert_eq!(pair.digest(), own, "another node's layer is not this one's");
+    assert_eq!(pair.published.view("n1", &BTreeSet::new()).objects().len(), 1);
+    pair.set(Layer::Node("n1".to_owned()), 1, None);
+    assert_eq!(pair.digest(), shared);
+}
+
+#[test]
+fn a_lost_acknowledgement_is_made_up_for_by_the_next_hello() {
+    for applied in [true, false] {
+        let mut pair = Pair::new();
+        pair.hello(0, Digest::default());
+        let first = pair.exchange();
+        pair.set(Layer::Fabric, 2, Some(NextHop::Discard));
+        let lost = pair.update().unwrap();
+        pair.set(Layer::Fabric, 3, Some(NextHop::Discard));
+        let held = if applied { &lost } else { &first };
+        pair.hello(held.version.0, held.digest);
+        let next = pair.exchange();
+        assert_eq!(next.base, Some(held.version));
+        assert_eq!(next.puts.len(), if applied { 1 } else { 2 });
+    }
+}
+
+#[test]
+fn drift_is_repaired_once_and_then_at_the_next_change() {
+    let mut pair = Pair::new();
+    pair.hello(0, Digest::default());
+    pair.exchange();
+    pair.set(Layer::Fabric, 2, Some(NextHop::Discard));
+    let delta = pair.update().unwrap();
+    assert_eq!(pair.node.applied(delta.version, Digest::default(), Vec::new()), Acknowledged::Drifted);
+    let full = pair.update().unwrap();
+    assert_eq!(full.base, None);
+    assert_eq!(pair.node.applied(full.version, Digest::default(), Vec::new()), Acknowledged::Drifted);
+    assert!(pair.update().is_none(), "sending the same again would go on for ever");
+    pair.set(Layer::Fabric, 3, Some(NextHop::Discard));
+    assert_eq!(pair.exchange().base, None);
+}
+
+#[test]
+fn refused_objects_are_left_out_of_the_digest_until_they_are_sent_again() {
+    let mut pair = Pair::new();
+    pair.hello(0, Digest::default());
+    pair.exchange();
+    let before = pair.digest();
+    pair.set(Layer::Fabric, 2, Some(NextHop::Discard));
+    let update = pair.update().unwrap();
+    let refusals = vec![(key(2), "why not".to_owned())];
+    assert_eq!(pair.node.applied(update.version, before, refusals), Acknowledged::AsSent);
+    assert_eq!(pair.node.refused()[&key(2)].reason, "why not");
+    // The node comes back as it was.
+    pair.hello(update.version.0, before);
+    assert!(pair.update().is_none() && pair.node.refused().len() == 1);
+    // It takes another version of the object.
+    pair.set(Layer::Fabric, 2, Some(NextHop::Reject));
+    pair.exchange();
+    assert!(pair.node.refused().is_empty());
+}
+
+#[test]
+fn only_what_is_in_flight_can_be_acknowledged() {
+    let mut pair = Pair::new();
+    pair.hello(0, Digest::default());
+    let update = pair.update().unwrap();
+    assert!(pair.update().is_none(), "one at a time");
+    let wrong = Version(update.version.0 + 1);
+    assert_eq!(pair.node.applied(wrong, update.digest, Vec::new()), Acknowledged::Unexpected);
+    assert_eq!(pair.node.applied(update.version, update.digest, Vec::new()), Acknowledged::AsSent);
+    assert_eq!(pair.node.applied(update.version, update.digest, Vec::new()), Acknowledged::Unexpected);
+}

@@ -14,7 +14,6 @@ use crate::manifest::{self, Document};
 use crate::name::LabName;
 use crate::node;
 use crate::object::{Name, ObjectKey};
-use crate::placement;
 use crate::pod::PodSpec;
 use crate::report::{Complaint, Report, done};
 use crate::state::{Pod, Readiness};
@@ -34,7 +33,7 @@ pub fn apply(name: LabName, files: &[PathBuf]) -> Result<()> {
 /// Applies what was read; what could not be read is complained of.
 pub fn apply_documents(lab: &mut Lab, documents: Vec<Result<Document, Complaint>>) -> Result<()> {
     let mut report = Report::default();
-    let mut concerned = BTreeSet::new();
+    let mut applied = Vec::new();
     let mut workloads = Vec::new();
     let mut pods = Vec::new();
     for document in documents {
@@ -46,7 +45,7 @@ pub fn apply_documents(lab: &mut Lab, documents: Vec<Result<Document, Complaint>
             }
         };
         let key = document.key.clone();
-        let applied = if let Some(kind) = WorkloadKind::of(&key.kind) {
+        let outcome = if let Some(kind) = WorkloadKind::of(&key.kind) {
             apply_workload(lab, &document, kind).map(|()| workloads.push(key.clone()))
         } else if key.kind == "Pod" {
             document.part("spec").map(|spec: PodSpec| pods.push((document.clone(), spec)))
@@ -54,11 +53,10 @@ pub fn apply_documents(lab: &mut Lab, documents: Vec<Result<Document, Complaint>
             apply_other(lab, &document)?;
             Ok(())
         };
-        match applied {
+        match outcome {
             Ok(()) => {
                 lab.state.sources.insert(key.clone(), document.source.clone());
-                done(&key, "applied");
-                concerned.insert(key);
+                applied.push(key);
             }
             Err(complaint) => report.complain(complaint),
         }
@@ -66,10 +64,14 @@ pub fn apply_documents(lab: &mut Lab, documents: Vec<Result<Document, Complaint>
     lab.save()?;
     apply_pods(lab, pods, &mut report)?;
     reconcile(lab, &workloads, &mut report)?;
+    let mut concerned = BTreeSet::from_iter(applied.iter().cloned());
     for key in &workloads {
         concerned.extend(lab.state.pods_of(key).map(|pod| kubelet::key(&pod.name)));
     }
     controller::settle(lab, &concerned, &mut report);
+    for key in applied.iter().filter(|key| !report.is_about(key)) {
+        done(key, "applied");
+    }
     report.conclude()
 }
 
@@ -148,9 +150,7 @@ fn apply_pods(lab: &mut Lab, pods: Vec<(Document, PodSpec)>, report: &mut Report
         lab.state.sources.insert(document.key.clone(), document.source.clone());
         match place_alone(&lab.state, &new, &spec) {
             Ok(node) => new.push(kubelet::new_pod(lab, name, None, &node, template)?),
-            Err(refusal) => {
-                report.complain(placement::complaint(&document.source, document.key.to_string(), refusal));
-            }
+            Err((field, message)) => report.complain(document.complaint(field, message)),
         }
     }
     kubelet::start(lab, new, report)
@@ -233,12 +233,7 @@ fn with_contents(lab: &Lab, keys: Vec<ObjectKey>) -> Vec<ObjectKey> {
 }
 
 fn unable(key: &ObjectKey, message: &str) -> Complaint {
-    Complaint {
-        source: String::new(),
-        object: key.to_string(),
-        field: String::new(),
-        message: message.to_owned(),
-    }
+    Complaint::new("", key, "", message)
 }
 
 /// Sets how many pods a workload has.

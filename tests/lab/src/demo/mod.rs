@@ -24,15 +24,15 @@ use outcome::Outcome;
 pub fn run(name: LabName, options: &Demo) -> Result<()> {
     let mut outcome = Outcome::default();
     let played = play(&name, options, &mut outcome);
+    if let Some(file) = &options.json {
+        fs::write(file, serde_json::to_vec_pretty(&outcome)?).with_context(|| file.display().to_string())?;
+    }
     if !options.keep {
         lifecycle::down(&name)?;
     }
     played?;
     outcome::heading("Results");
     println!("{}", outcome.tables());
-    if let Some(file) = &options.json {
-        fs::write(file, serde_json::to_vec_pretty(&outcome)?).with_context(|| file.display().to_string())?;
-    }
     match outcome.failed() {
         0 => Ok(()),
         failed => bail!("{failed} of the checks failed"),

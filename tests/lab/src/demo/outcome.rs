@@ -129,6 +129,16 @@ impl Place {
     }
 }
 
+impl Subject {
+    /// For people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::VRouter => "vRouter",
+            Self::Kernel => "kernel + nftables",
+        }
+    }
+}
+
 /// A title above a part of the demonstration.
 pub fn heading(title: &str) {
     println!("\n==> {title}");

@@ -65,14 +65,10 @@ fn measure(paths: &[Path], seconds: u32, outcome: &mut Outcome) -> Result<()> {
         let mut values = vec![Vec::new(); paths.len()];
         for round in 1..=ROUNDS {
             for (path, values) in paths.iter().zip(&mut values) {
-                let value = iperf::measure(&path.from, path.to, case, seconds)
-                    .with_context(|| format!("{:?}, {}", path.subject, path.place.title()))?;
-                let (title, place) = (case.title(), path.place.title());
-                println!(
-                    "    round {round} of {ROUNDS}: {title}, {place}, {:?}: {value:.2} {}",
-                    path.subject,
-                    unit(case)
-                );
+                let what = format!("{}, {}, {}", case.title(), path.place.title(), path.subject.title());
+                let value =
+                    iperf::measure(&path.from, path.to, case, seconds).with_context(|| what.clone())?;
+                println!("    round {round} of {ROUNDS}: {what}: {value:.2} {}", unit(case));
                 values.push(value);
             }
         }

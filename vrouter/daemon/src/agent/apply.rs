@@ -1,6 +1,6 @@
 //! Applying an update from the controller.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use vrouter_forward::flow::Boundary;
 use vrouter_forward::tables::Change;
@@ -42,7 +42,7 @@ impl Agent {
                 plan.version
             );
         }
-        state.carry_out(plan);
+        state.carry_out(plan, &self.identity.node);
         state.attach_pending();
         self.follow_vtep(&mut state);
         self.publish(&mut state);
@@ -60,22 +60,26 @@ impl Agent {
 
     /// Brings the data path to the VTEP address that is configured or that the controller says.
     pub(super) fn follow_vtep(&self, state: &mut State) {
-        let own = state.tables.virtual_routers().find(|router| router.name == self.identity.node);
-        let Some(address) = self.identity.vtep.or_else(|| own.map(|router| router.address)) else { return };
+        let own = state.own_router.as_ref().map(|router| router.address);
+        let Some(address) = self.identity.vtep.or(own) else { return };
         if state.vtep.is_some_and(|vtep| vtep.address == address) {
             return;
         }
         let followed = self.plane.set_vtep(address).and_then(|()| self.plane.underlay_mtu(address));
         match followed {
-            Ok(underlay) => state.vtep = Some(Vtep { address, pod_mtu: pod_mtu(underlay, address) }),
+            Ok(underlay) => {
+                let pod_mtu = pod_mtu(underlay, address);
+                state.tables.set_tunnel_mtu(pod_mtu);
+                state.vtep = Some(Vtep { address, pod_mtu });
+            }
             Err(error) => tracing::error!("tunnels cannot end at {address}: {error}"),
         }
     }
 }
 
 impl State {
-    /// Carries out a plan in every table.
-    pub(super) fn carry_out(&mut self, plan: Plan) {
+    /// Carries out a plan in every table of this node.
+    pub(super) fn carry_out(&mut self, plan: Plan, node: &str) {
         let mut refusals = BTreeMap::new();
         let removed = plan.remove.iter().filter_map(|key| ObjectKey::try_from(key.message()).ok());
         let mut changes: Vec<_> = removed.map(Change::Remove).collect();
@@ -89,10 +93,10 @@ impl State {
                 }
             }
         }
-        changes.iter().for_each(|change| self.note(change));
+        changes.iter().for_each(|change| self.note(change, node));
         for refusal in self.tables.apply(changes) {
             refusals.insert(WireKey::new(&(&refusal.key).into()), refusal.reason.to_string());
-            self.note(&Change::Remove(refusal.key));
+            self.note(&Change::Remove(refusal.key), node);
         }
         for (key, reason) in &refusals {
             let name = ObjectKey::try_from(key.message()).map(|key| key.to_string()).unwrap_or_default();
@@ -101,12 +105,24 @@ impl State {
         self.held.carry_out(plan, refusals);
     }
 
-    /// Keeps what is the agent's own business: leases and pods.
-    fn note(&mut self, change: &Change) {
+    /// Keeps what is the agent's own business: leases and pods, networks and this node itself.
+    fn note(&mut self, change: &Change, node: &str) {
         match change {
+            Change::Put(Object::VirtualRouter(router)) if router.name == node => {
+                self.own_router = Some(router.clone());
+            }
+            Change::Put(Object::RoutingInstance(network)) => {
+                self.networks.insert(network.id, network.clone());
+            }
             Change::Put(Object::AddressLease(lease)) => self.addressing.put(lease.clone()),
             Change::Put(Object::PodBinding(binding)) => {
                 self.bindings.insert(binding.pod.clone(), binding.clone());
+            }
+            Change::Remove(ObjectKey::VirtualRouter(router)) => {
+                self.own_router.take_if(|own| own.id == *router);
+            }
+            Change::Remove(ObjectKey::RoutingInstance(vrf)) => {
+                self.networks.remove(vrf);
             }
             Change::Remove(ObjectKey::AddressLease(lease)) => self.addressing.remove(*lease),
             Change::Remove(ObjectKey::PodBinding(pod)) => {
@@ -118,8 +134,9 @@ impl State {
 
     /// Interfaces whose network was not known when they were attached again may find it now.
     pub(super) fn attach_pending(&mut self) {
-        let pending: Vec<_> =
-            self.attached().filter(|attachment| !self.is_in_tables(attachment.vmi)).cloned().collect();
+        let held: HashSet<_> = self.tables.interfaces().map(|(vmi, _)| vmi.id).collect();
+        let pending = self.attachments.values().filter(|attachment| !held.contains(&attachment.vmi));
+        let pending: Vec<_> = pending.cloned().collect();
         for attachment in pending {
             if let Err(error) = self.tables.attach(attachment.vmi(), attachment.port) {
                 tracing::warn!("pod {} has no network: {error}", attachment.pod);

@@ -15,6 +15,8 @@ use crate::control::{Base, Update, WireKey};
 pub struct Held {
     version: Version,
     records: BTreeMap<WireKey, Record>,
+    /// Those of them that are not in the tables, and why.
+    refusals: BTreeMap<WireKey, String>,
     /// Over all records: what the controller must count too.
     offered: Digest,
     /// Over the records that are not refused.
@@ -25,8 +27,6 @@ pub struct Held {
 struct Record {
     encoded: Vec<u8>,
     hash: u128,
-    /// Why it is not in the tables, where it is not.
-    refusal: Option<String>,
 }
 
 /// An update would not lead to what the controller holds: the two have drifted apart.
@@ -82,11 +82,10 @@ impl Held {
 
     /// What is refused, and why.
     pub fn refusals(&self) -> Vec<v1::Refusal> {
-        let refused = self.records.iter().filter_map(|(key, record)| {
-            let reason = record.refusal.clone()?;
-            Some(v1::Refusal { object: Some(key.message()), reason })
-        });
-        refused.collect()
+        let refusals = self.refusals.iter();
+        refusals
+            .map(|(key, reason)| v1::Refusal { object: Some(key.message()), reason: reason.clone() })
+            .collect()
     }
 
     /// The encodings of everything that is held, refused objects left out.

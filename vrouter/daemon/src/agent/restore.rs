@@ -26,7 +26,7 @@ impl Restored {
     pub fn load(identity: &Identity, files: &StateFiles, last: Epoch) -> Result<Self, StateError> {
         let mut state = State::new(&identity.node, last, Addressing::new(files.leases.load()?));
         match files.tables.load() {
-            Ok(Some(tables)) => state.take_up(tables),
+            Ok(Some(tables)) => state.take_up(tables, &identity.node),
             Ok(None) => tracing::info!("no tables were kept; waiting for the controller"),
             Err(error) => tracing::warn!("starting without tables: {error}"),
         }
@@ -40,7 +40,7 @@ impl Restored {
 }
 
 impl State {
-    fn take_up(&mut self, tables: StoredTables) {
+    fn take_up(&mut self, tables: StoredTables, node: &str) {
         let mut digest = Digest::default();
         tables.objects.iter().for_each(|object| digest.add(object_digest(object)));
         let named = tables.objects.into_iter().filter_map(|object| Some((key_of(&object)?, Some(object))));
@@ -49,7 +49,7 @@ impl State {
         match self.held.plan(Update { version, base, changes, unknown: 0, digest }) {
             Ok(plan) => {
                 let count = plan.put.len();
-                self.carry_out(plan);
+                self.carry_out(plan, node);
                 tracing::info!("going on with version {version} of the tables, {count} objects");
             }
             Err(drift) => tracing::warn!("starting without tables: {drift}"),

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use vrouter_forward::Epoch;
 use vrouter_forward::frame::{MAX_PORTS, PortId};
 use vrouter_forward::tables::Tables;
-use vrouter_objects::{PodBinding, PodName, RoutingInstance, VmiId, VrfId};
+use vrouter_objects::{PodBinding, PodName, RoutingInstance, VirtualRouter, VmiId, VrfId};
 use vrouter_proto::v1;
 
 use super::Held;
@@ -24,6 +24,10 @@ pub struct State {
     pub epoch: Epoch,
     pub(super) addressing: Addressing,
     pub(super) bindings: HashMap<PodName, PodBinding>,
+    /// The networks among the tables, to be found without a search.
+    pub(super) networks: BTreeMap<VrfId, RoutingInstance>,
+    /// This node among the tables.
+    pub(super) own_router: Option<VirtualRouter>,
     pub(super) attachments: BTreeMap<ContainerInterface, Attachment>,
     /// The address that tunnels end at, once it is known, and the MTU that its link leaves to a pod.
     pub(super) vtep: Option<Vtep>,
@@ -47,6 +51,8 @@ impl State {
             epoch: last,
             addressing,
             bindings: HashMap::new(),
+            networks: BTreeMap::new(),
+            own_router: None,
             attachments: BTreeMap::new(),
             vtep: None,
             reports: None,
@@ -70,7 +76,7 @@ impl State {
 
     /// A network of this node.
     pub fn network(&self, vrf: VrfId) -> Option<&RoutingInstance> {
-        self.tables.routing_instances().find(|instance| instance.id == vrf)
+        self.networks.get(&vrf)
     }
 
     /// The gateway that an interface with this address has.
@@ -114,7 +120,7 @@ impl State {
     }
 
     /// Whether the forwarding tables hold this interface.
-    pub(super) fn is_in_tables(&self, vmi: VmiId) -> bool {
+    pub fn is_in_tables(&self, vmi: VmiId) -> bool {
         self.tables.interfaces().any(|(held, _)| held.id == vmi)
     }
 

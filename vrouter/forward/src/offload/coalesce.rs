@@ -58,7 +58,7 @@ impl Run {
         })
     }
 
-    /// Takes the next packet into the run, if it continues it. `first` is the first packet.
+    /// Takes the next packet into the run, if it continues it. `first` is the first packet; more may follow it.
     pub fn accept(&mut self, first: &[u8], next: &[u8], offload: &Offload) -> bool {
         if self.is_ended || self.count == MAX_SEGMENTS {
             return false;

@@ -8,6 +8,7 @@ mod checksum;
 mod coalesce;
 mod cut;
 mod layout;
+mod recognise;
 #[cfg(test)]
 mod testing;
 
@@ -15,6 +16,7 @@ pub use checksum::{finish_checksum, has_valid_checksum};
 pub use coalesce::Run;
 pub use cut::{Cut, SegmentChecksum};
 pub use layout::Layout;
+pub use recognise::recognise;
 
 /// The most packets a super-frame is gathered from: what every kernel's GSO accepts (`UDP_MAX_SEGMENTS` before 6.9).
 pub const MAX_SEGMENTS: usize = 64;

@@ -2,7 +2,8 @@
 
 use vrouter_objects::{DropReason, IpProtocol};
 
-use super::{read_u16, read_u32};
+use super::ipv6::Chain;
+use super::{Fragment, read_u16, read_u32};
 use crate::address::{Address, Family};
 
 const HEADER: usize = 8;
@@ -164,5 +165,7 @@ fn quoted_v6(packet: &[u8]) -> Option<QuotedHeader> {
         octets.copy_from_slice(&header[offset..offset + 16]);
         Address::v6(octets)
     };
-    Some((IpProtocol(header[6]), 40, address(8), address(24)))
+    let chain = Chain::walk(packet, 40, header[6]).ok()?;
+    let later = matches!(chain.fragment, Fragment::Later { .. });
+    (!later).then_some((chain.protocol, chain.transport, address(8), address(24)))
 }

@@ -58,17 +58,18 @@ fn address(header: &[u8; HEADER_LEN], offset: usize) -> Address {
 }
 
 /// Where a chain of extension headers ends.
-struct Chain {
-    protocol: IpProtocol,
-    transport: usize,
-    fragment: Fragment,
+pub(super) struct Chain {
+    pub(super) protocol: IpProtocol,
+    pub(super) transport: usize,
+    pub(super) fragment: Fragment,
 }
 
 impl Chain {
     /// Walks exactly the headers that have the common layout. Any other next header is terminal, whatever its bytes
     /// look like: taking them for a header would make up ports.
-    fn walk(packet: &[u8], first: usize, next: u8) -> Result<Self, DropReason> {
+    pub(super) fn walk(packet: &[u8], first: usize, next: u8) -> Result<Self, DropReason> {
         let mut chain = Self { protocol: IpProtocol(next), transport: first, fragment: Fragment::Whole };
+        let mut fragment_headers = 0;
         for position in 0..=MAX_EXTENSIONS {
             let next = chain.protocol.0;
             if !matches!(next, HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION_OPTIONS) {
@@ -95,7 +96,8 @@ impl Chain {
             chain.protocol = IpProtocol(extension[0]);
             chain.transport += len;
             if next == FRAGMENT {
-                if chain.fragment != Fragment::Whole {
+                fragment_headers += 1;
+                if fragment_headers > 1 {
                     return Err(DropReason::InvalidExtension);
                 }
                 chain.fragment = fragment(extension);

@@ -141,7 +141,7 @@ impl Worker {
                 if router.id == own.id {
                     return Err(DropReason::RouteLoop);
                 }
-                Ok(Exit::Tunnel { own, router, vni, mtu: self.shared.config.tunnel_mtu })
+                Ok(Exit::Tunnel { own, router, vni, mtu: snapshot.tunnel_mtu() })
             }
             // No vhost0 is attached.
             PackedNextHop::Receive => Err(DropReason::InterfaceDown),

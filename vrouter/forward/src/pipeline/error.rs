@@ -41,6 +41,10 @@ pub(super) fn relay(
         return Outcome::Drop(DropReason::IcmpUnrelated);
     };
     let slot = flows.slot(index);
+    // One that a change of the tables has ended is no flow, though nobody has cleared it away yet.
+    if !worker.is_in_force(context, slot, &key) {
+        return Outcome::Drop(DropReason::IcmpUnrelated);
+    }
     let (replies, sender) = translations(worker, slot, &key);
     // A router on the way keeps its name; the translated host itself goes by the one the sender knows.
     let from_host = packet.source == key.source;

@@ -57,7 +57,10 @@ impl Worker {
             (_, Transport::Icmp { kind: IcmpKind::Error }) => Outcome::Drop(DropReason::IcmpUnrelated),
             (Fragment::Whole, _) => self.flow(context, frame, packet, arrival, key, hash, burst, observer),
             (Fragment::First { id }, _) => {
-                let outcome = self.flow(context, frame, packet, arrival, key, hash, burst, observer);
+                let outcome = match self.fragments.is_doomed(packet, arrival, id) {
+                    Some(reason) => Outcome::Drop(reason),
+                    None => self.flow(context, frame, packet, arrival, key, hash, burst, observer),
+                };
                 let followers = self.fragments.first(context.now, packet, arrival, id, outcome);
                 self.release(context, followers, burst, observer);
                 outcome
@@ -80,13 +83,19 @@ impl Worker {
         observer: &mut O,
     ) -> Outcome {
         match self.fragments.later(context.now, packet, arrival, id, frame) {
-            Reassociated::Ports(ports) => {
-                let key = flow_key(packet, arrival, ports);
+            Reassociated::Flow { protocol, ports } => {
+                let key = FlowKey { protocol, ..flow_key(packet, arrival, ports) };
                 let hash = self.shared.flows.hash(&key);
                 self.flow(context, frame, packet, arrival, key, hash, burst, observer)
             }
             Reassociated::Held => Outcome::Hold,
-            Reassociated::Doomed(reason) => Outcome::Drop(reason),
+            Reassociated::Doomed(reason, others) => {
+                for mut other in others {
+                    self.counters().held.sub(1);
+                    self.account(context, &mut other, Outcome::Drop(reason), observer);
+                }
+                Outcome::Drop(reason)
+            }
         }
     }
 
@@ -132,7 +141,9 @@ impl Worker {
         let slot = self.shared.flows.slot(index);
         let decision = slot.decision();
         let flags = tcp_flags(packet);
-        if decision.epoch != context.snapshot.epoch().0 {
+        // A SYN may begin another connection on an old one's ports, so it asks even if a packet before it has.
+        let opening = flags.is_some_and(TcpFlags::is_opening);
+        if decision.epoch != context.snapshot.epoch().0 || opening {
             match self.revalidate(context, slot, &key, flags) {
                 Standing::Valid => {}
                 Standing::Anew => {
@@ -152,7 +163,7 @@ impl Worker {
         if flags.is_none_or(|flags| flags.any(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST))
             || !decision.seen.is_settled()
         {
-            if flags.is_some_and(TcpFlags::is_opening) && self.is_over(slot) {
+            if opening && self.is_over(slot) {
                 self.forget(index);
                 return self.resolve(context, frame, packet, arrival, key, hash, burst, observer);
             }
@@ -184,6 +195,12 @@ impl Worker {
         if before == crate::flow::Seen::default() && slot.direction() == Direction::Responder {
             flows.replied(slot);
         }
+    }
+
+    /// Whether a flow that was found by other means than a packet of its own still holds.
+    pub(super) fn is_in_force(&self, context: Context<'_>, slot: &Slot, key: &FlowKey) -> bool {
+        slot.decision().epoch == context.snapshot.epoch().0
+            || matches!(self.revalidate(context, slot, key, None), Standing::Valid)
     }
 
     /// Checks a flow against tables that are newer than its last check.
@@ -245,7 +262,8 @@ impl Worker {
             Located::Service(fip) if fip.id == fip_id => fip,
             _ => return Standing::Anew,
         };
-        if fip.generation.0 <= initiator.decision().epoch {
+        let opening = flags.is_some_and(TcpFlags::is_opening);
+        if fip.generation.0 <= initiator.decision().epoch && !opening {
             return Standing::Valid;
         }
         let Some(listener) = fip.listener(key.protocol, key.destination_port) else { return Standing::Anew };

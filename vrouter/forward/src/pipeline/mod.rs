@@ -48,15 +48,13 @@ impl Burst {
 /// What the core must be told about its surroundings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForwardConfig {
-    /// The largest inner IP packet that fits into a tunnel: the underlay's MTU less 50 (IPv4) or 70 (IPv6) bytes.
-    pub tunnel_mtu: u16,
     /// ICMP errors and resets that one worker makes per second at most.
     pub answers_per_second: u32,
 }
 
 impl Default for ForwardConfig {
     fn default() -> Self {
-        Self { tunnel_mtu: 1450, answers_per_second: 1000 }
+        Self { answers_per_second: 1000 }
     }
 }
 

@@ -88,6 +88,12 @@ impl Tables {
         refusals
     }
 
+    /// Says how large an inner IP packet fits into a tunnel: the underlay's MTU less 50 (IPv4) or 70 (IPv6) bytes. Until
+    /// then it is 1450.
+    pub fn set_tunnel_mtu(&mut self, mtu: u16) {
+        self.working.set_tunnel_mtu(mtu);
+    }
+
     /// Attaches an interface to a port: its addresses are reached through it from now on.
     pub fn attach(&mut self, vmi: Vmi, port: PortId) -> Result<(), TableError> {
         if usize::from(port.0) >= MAX_PORTS {

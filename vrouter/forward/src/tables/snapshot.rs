@@ -20,12 +20,16 @@ use crate::frame::PortId;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u32);
 
+/// What is left of an Ethernet's 1500 bytes by an IPv4 underlay.
+const DEFAULT_TUNNEL_MTU: u16 = 1450;
+
 type Map<K, V> = HashMap<K, V, FixedState>;
 
 /// Everything a packet is forwarded by, at one time.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     epoch: Epoch,
+    tunnel_mtu: u16,
     own: Option<Arc<RouterEntry>>,
     routers: Arc<Map<RouterId, Arc<RouterEntry>>>,
     vteps: Arc<Map<Address, RouterId>>,
@@ -108,6 +112,7 @@ impl Snapshot {
     pub(super) fn empty(epoch: Epoch) -> Self {
         Self {
             epoch,
+            tunnel_mtu: DEFAULT_TUNNEL_MTU,
             own: None,
             routers: Arc::default(),
             vteps: Arc::default(),
@@ -121,6 +126,16 @@ impl Snapshot {
     /// Its number.
     pub fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// The largest IP packet that a tunnel takes, in bytes.
+    #[inline]
+    pub(crate) fn tunnel_mtu(&self) -> u16 {
+        self.tunnel_mtu
+    }
+
+    pub(super) fn set_tunnel_mtu(&mut self, mtu: u16) {
+        self.tunnel_mtu = mtu;
     }
 
     /// This node itself.

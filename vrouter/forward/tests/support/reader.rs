@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use etherparse::checksum::Sum16BitWords;
 use etherparse::defrag::IpDefragPool;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use vrouter_forward::frame::{Checksum, SegmentKind};
 use vrouter_forward::sim::Delivery;
 
 const ICMP: u8 = 1;
@@ -172,4 +173,21 @@ pub fn read_datagram(deliveries: &[Delivery]) -> Read {
     let fragments = deliveries.iter().map(|delivery| &delivery.frame[..]);
     let whole = reassemble(fragments).unwrap_or_else(|| panic!("parts are missing: {deliveries:#?}"));
     read(&whole)
+}
+
+/// Leaves a TCP or UDP packet's checksum to be finished, as a sender with offload does: the field holds the
+/// pseudo-header's sum. Returns the packet's state.
+pub fn leave_checksum(frame: &mut [u8], kind: SegmentKind) -> Checksum {
+    let (transport, addresses) = if frame[12] == 0x08 { (34, 26..34) } else { (54, 22..54) };
+    let (protocol, offset) = match kind {
+        SegmentKind::Tcp => (TCP, 16),
+        SegmentKind::Udp => (UDP, 6),
+    };
+    let sum = Sum16BitWords::new()
+        .add_slice(&frame[addresses])
+        .add_2bytes([0, protocol])
+        .add_2bytes(((frame.len() - transport) as u16).to_be_bytes());
+    let seed = !sum.ones_complement().to_be();
+    frame[transport + offset..transport + offset + 2].copy_from_slice(&seed.to_be_bytes());
+    Checksum::Partial { start: transport as u16, offset: offset as u16 }
 }

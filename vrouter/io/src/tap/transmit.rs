@@ -85,7 +85,12 @@ impl<S: PacketSink> Transmitter<S> {
         (run.count() > 1).then_some(run)
     }
 
-    fn send_run(&mut self, run: &Run, frames: &mut [Frame], ledger: &mut impl Ledger) -> Result<(), Unplugged> {
+    fn send_run(
+        &mut self,
+        run: &Run,
+        frames: &mut [Frame],
+        ledger: &mut impl Ledger,
+    ) -> Result<(), Unplugged> {
         let mut headers = [0; HEADER_LEN + MAX_HEADERS];
         let headers = &mut headers[..HEADER_LEN + run.header_len()];
         headers[HEADER_LEN..].copy_from_slice(&frames[0].bytes()[..run.header_len()]);

@@ -201,8 +201,14 @@ mod tests {
         let table = [
             ("checksum starts in the Ethernet header", VnetHeader { checksum_start: 13, gso_type: 0, ..ok }),
             ("checksum starts behind the frame", VnetHeader { checksum_start: 2_000, gso_type: 0, ..ok }),
-            ("checksum field half behind the frame", VnetHeader { checksum_start: 1_050, checksum_offset: 4, gso_type: 0, ..ok }),
-            ("offsets that overflow", VnetHeader { checksum_start: u16::MAX, checksum_offset: u16::MAX, gso_type: 0, ..ok }),
+            (
+                "checksum field half behind the frame",
+                VnetHeader { checksum_start: 1_050, checksum_offset: 4, gso_type: 0, ..ok },
+            ),
+            (
+                "offsets that overflow",
+                VnetHeader { checksum_start: u16::MAX, checksum_offset: u16::MAX, gso_type: 0, ..ok },
+            ),
             ("no segment size", VnetHeader { gso_size: 0, ..ok }),
             ("segmentation without checksum", VnetHeader { flags: 0, ..ok }),
             ("checksum not at the transport header", VnetHeader { checksum_start: 30, ..ok }),

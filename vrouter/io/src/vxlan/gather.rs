@@ -5,7 +5,7 @@ use std::mem;
 use std::net::IpAddr;
 
 use vrouter_forward::frame::{Frame, Ingress, Offload};
-use vrouter_forward::offload::Run;
+use vrouter_forward::offload::{Run, recognise};
 use vrouter_objects::DropReason;
 
 use super::header::{self, HEADER_LEN};
@@ -56,10 +56,11 @@ impl<'a> Gatherer<'a> {
             return ledger.refused(DropReason::InvalidVxlan);
         };
         let ingress = Ingress::Tunnel { source, vni };
-        if !self.continue_run(inner, ingress) {
+        let offload = recognise(inner);
+        if !self.continue_run(inner, ingress, &offload) {
             let mut frame = mem::replace(buffer, take(self.spare));
             frame.take_front(HEADER_LEN);
-            self.begin_run(frame, ingress, ledger);
+            self.begin_run(frame, ingress, offload, ledger);
         }
     }
 
@@ -69,25 +70,26 @@ impl<'a> Gatherer<'a> {
             return ledger.refused(DropReason::InvalidVxlan);
         };
         let ingress = Ingress::Tunnel { source, vni };
-        if !self.continue_run(inner, ingress) {
+        let offload = recognise(inner);
+        if !self.continue_run(inner, ingress, &offload) {
             let mut frame = take(self.spare);
             frame.set(inner);
-            self.begin_run(frame, ingress, ledger);
+            self.begin_run(frame, ingress, offload, ledger);
         }
     }
 
-    fn begin_run(&mut self, mut frame: Frame, ingress: Ingress, ledger: &mut impl Ledger) {
+    fn begin_run(&mut self, mut frame: Frame, ingress: Ingress, offload: Offload, ledger: &mut impl Ledger) {
         self.end_run(ledger);
         frame.ingress = ingress;
-        frame.offload = Offload::default();
+        frame.offload = offload;
         self.run = Run::begin(frame.bytes(), &frame.offload);
         self.frames.push(frame);
     }
 
-    fn continue_run(&mut self, inner: &[u8], ingress: Ingress) -> bool {
+    fn continue_run(&mut self, inner: &[u8], ingress: Ingress, offload: &Offload) -> bool {
         let (Some(run), Some(first)) = (&mut self.run, self.frames.last_mut()) else { return false };
         first.ingress == ingress
-            && run.accept(first.bytes(), inner, &Offload::default())
+            && run.accept(first.bytes(), inner, offload)
             // A run has room in any buffer of full size.
             && first.append(&inner[run.header_len()..])
     }

@@ -66,7 +66,9 @@ impl<S: DatagramSink> TunnelTransmitter<S> {
             let Some(tunnel) = Tunnel::of(first) else { return };
             let (now, later) = rest.split_at_mut(count);
             match now {
-                [frame] if frame.offload.segmentation.is_some() => self.send_super_frame(&tunnel, frame, ledger),
+                [frame] if frame.offload.segmentation.is_some() => {
+                    self.send_super_frame(&tunnel, frame, ledger)
+                }
                 packets => self.send_packets(&tunnel, packets, ledger),
             }
             rest = later;
@@ -131,7 +133,9 @@ impl<S: DatagramSink> TunnelTransmitter<S> {
         }
         let mut parts = [IoSlice::new(&[]); 2 * MAX_SEGMENTS];
         let (pairs, _) = parts.as_chunks_mut::<2>();
-        for (number, (pair, headers)) in pairs.iter_mut().zip(self.headers.chunks_exact(stride)).take(count).enumerate() {
+        for (number, (pair, headers)) in
+            pairs.iter_mut().zip(self.headers.chunks_exact(stride)).take(count).enumerate()
+        {
             *pair = [IoSlice::new(headers), IoSlice::new(cut.payload(frame.bytes(), first + number))];
         }
         let pairs = &pairs[..count];

@@ -42,9 +42,8 @@ impl WorkerThread {
         let (mailbox, inbox) = mailbox().map_err(|errno| failed("making its mailbox")(errno.into()))?;
         let (started, is_started) = bounded(1);
         let run = move || {
-            let station = pin(core)
-                .map_err(|errno| failed("pinning it to its core")(errno.into()))
-                .and_then(|()| {
+            let station =
+                pin(core).map_err(|errno| failed("pinning it to its core")(errno.into())).and_then(|()| {
                     Station::new(worker, common, inbox)
                         .map_err(|errno| failed("setting up its poller")(errno.into()))
                 });

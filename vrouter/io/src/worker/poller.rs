@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn sources_have_their_own_tokens() {
-        for source in [Source::Commands, Source::Tunnel, Source::Port(PortId(0)), Source::Port(PortId(4095))] {
+        for source in [Source::Commands, Source::Tunnel, Source::Port(PortId(0)), Source::Port(PortId(4095))]
+        {
             assert_eq!(Source::of_token(source.token()), source);
         }
     }

@@ -14,8 +14,8 @@ use vrouter_forward::tables::{Change, Tables};
 use vrouter_forward::{ForwardConfig, PacketCounters, Shared};
 use vrouter_io::{DataPath, DataPathConfig, FlowFile, Tap, TapSpec, boot_id, boot_time, within};
 use vrouter_objects::{
-    IpNet, MacAddress, NextHop, Object, Route, RouteKey, RouterId, RoutingInstance, Subnet, VirtualRouter, Vmi,
-    VmiId, VmiKind, Vni, VrfId,
+    DropReason, IpNet, MacAddress, NextHop, Object, Route, RouteKey, RouterId, RoutingInstance, Subnet,
+    VirtualRouter, Vmi, VmiId, VmiKind, Vni, VrfId,
 };
 
 pub const WORKERS: usize = 2;
@@ -169,9 +169,9 @@ impl Node {
         let flow_file = FlowFile::open(&self.flow_file, 1 << 12, boot_id().unwrap()).unwrap();
         let config = FlowConfig { hash_seed: flow_file.seed(), ..FlowConfig::default() };
         let (flows, _) = FlowTable::recover(flow_file.slots(), config, boot_time());
-        let forward = ForwardConfig { tunnel_mtu: TUNNEL_MTU, ..ForwardConfig::default() };
-        let shared = Shared::new(flows, WORKERS, forward);
+        let shared = Shared::new(flows, WORKERS, ForwardConfig::default());
         let mut tables = Tables::new(&format!("node{}", self.number), flow_file.last_epoch());
+        tables.set_tunnel_mtu(TUNNEL_MTU);
         let refusals = tables.apply(self.cluster.iter().cloned().map(Change::Put).collect());
         assert!(refusals.is_empty(), "{refusals:?}");
         let first = tables.publish(flow_file.next_epoch());
@@ -243,6 +243,12 @@ impl Node {
         shared.totals()
     }
 
+    /// How many frames were dropped, but for the multicast that every kernel sends as it comes up.
+    pub fn dropped(&self) -> u64 {
+        let totals = self.totals();
+        totals.dropped - totals.dropped_for(DropReason::Multicast)
+    }
+
     /// What was dropped, for the message of a failed test.
     pub fn drops(&self) -> String {
         let drops = self.data_path().recent_drops();
@@ -264,7 +270,8 @@ fn configure(namespace: &Namespace, addresses: &[&str]) {
         let is_v6 = address.contains(':');
         let (len, gateway) = if is_v6 { (128, "fd00:10:244::1") } else { (32, "10.244.0.1") };
         namespace.ip(&format!("addr add {address}/{len} dev eth0 nodad"));
-        namespace.ip(&format!("neigh replace {gateway} lladdr {} dev eth0 nud permanent", MacAddress::GATEWAY));
+        namespace
+            .ip(&format!("neigh replace {gateway} lladdr {} dev eth0 nud permanent", MacAddress::GATEWAY));
         namespace.ip(&format!("route add {gateway} dev eth0"));
         namespace.ip(&format!("route add default via {gateway} dev eth0"));
     }

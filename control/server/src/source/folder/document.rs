@@ -21,6 +21,11 @@ pub enum Item {
         /// What was done.
         note: String,
     },
+    /// It is no business of the network.
+    Ignored {
+        /// Kind and name.
+        name: String,
+    },
     /// It cannot be used.
     Unusable {
         /// What it would be, if that much can be told.
@@ -75,7 +80,7 @@ fn take(value: Value, place: &str, items: &mut Vec<Item>) {
             name,
             note: "nothing is done with it: its pods count, once there are any".to_owned(),
         },
-        Class::Quiet => Item::Noted { name, note: "nothing is done with it".to_owned() },
+        Class::Quiet => Item::Ignored { name },
         Class::Unknown => {
             let message = format!("{kind} in {api_version} is unknown: nothing is done with it");
             unusable(None, name, "kind", message)

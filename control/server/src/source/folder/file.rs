@@ -62,6 +62,7 @@ impl Contents {
                 self.objects.push((object.reference(), Arc::new(object), Arc::from(origin)));
             }
             Item::Noted { name, note } => tracing::info!("{origin}: {name}: {note}"),
+            Item::Ignored { name } => tracing::debug!("{origin}: {name}: nothing is done with it"),
             Item::Unusable { reference, name, field, message } => {
                 refused.extend(reference);
                 self.problems.push(Problem { source: origin.to_owned(), object: name, field, message });

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 use super::{EventSender, Rescanner};
 use crate::ServerError;
@@ -59,7 +59,7 @@ impl Folder {
     /// Feeds events until nobody can ask for more.
     pub async fn run(mut self) {
         self.scan().await;
-        let mut ticks = interval(RESCAN);
+        let mut ticks = interval_at(Instant::now() + RESCAN, RESCAN);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let request = tokio::select! {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub struct Scanner {
 /// A file that was read.
 struct ReadFile {
     stamp: Stamp,
+    text_hash: u64,
     contents: Contents,
 }
 
@@ -87,15 +89,18 @@ impl Scanner {
 
     fn read(&mut self, path: PathBuf, problems: &mut Vec<Problem>) {
         let stamp = stamp(&path);
-        let known = self.files.get(&path);
-        if stamp.is_some() && known.is_some_and(|known| known.stamp == stamp) {
+        if stamp.is_some() && self.files.get(&path).is_some_and(|known| known.stamp == stamp) {
             return;
         }
         let label = self.label(&path);
         match fs::read_to_string(&path) {
             Ok(text) => {
-                let contents = Contents::read(&label, &text, known.map(|known| &known.contents));
-                self.files.insert(path, ReadFile { stamp, contents });
+                let text_hash = hash(&text);
+                let contents = match self.files.remove(&path) {
+                    Some(known) if known.text_hash == text_hash => known.contents,
+                    known => Contents::read(&label, &text, known.as_ref().map(|known| &known.contents)),
+                };
+                self.files.insert(path, ReadFile { stamp, text_hash, contents });
             }
             Err(error) => problems.push(self.problem(&path, format!("cannot be read: {error}"))),
         }
@@ -153,6 +158,12 @@ impl Scanner {
             _ => path.display().to_string(),
         }
     }
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn stamp(path: &Path) -> Stamp {

@@ -29,7 +29,11 @@ impl PacketSink for Sink {
 }
 
 /// Sends the frames into the sink and gives back what the ledger says.
-fn send(sink: Sink, super_frames: SuperFrames, mut frames: Vec<Frame>) -> (Sink, Recorded, Result<(), Unplugged>) {
+fn send(
+    sink: Sink,
+    super_frames: SuperFrames,
+    mut frames: Vec<Frame>,
+) -> (Sink, Recorded, Result<(), Unplugged>) {
     let mut transmitter = Transmitter::new(sink, super_frames);
     let mut ledger = Recorded::default();
     let result = transmitter.send(&mut frames, &mut ledger);
@@ -99,7 +103,10 @@ fn offl_4_zero_checksum_udp_passes_singly() {
         .collect();
     let frames = packets.iter().map(|packet| frame_of(packet)).collect();
     let (sink, ledger, _) = send(Sink::default(), SuperFrames::TcpAndUdp, frames);
-    assert_eq!(sink.written, packets.into_iter().map(|packet| (VnetHeader::default(), packet)).collect::<Vec<_>>());
+    assert_eq!(
+        sink.written,
+        packets.into_iter().map(|packet| (VnetHeader::default(), packet)).collect::<Vec<_>>()
+    );
     assert_eq!(ledger, Recorded::default());
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::{Recorded, Transport, frame_of, leave_checksum, packet, packet_from, super_frame};
-use vrouter_forward::offload::{Cut, SegmentChecksum};
+use vrouter_forward::offload::{Cut, SegmentChecksum, finish_checksum};
 use vrouter_objects::Vni;
 
 const SOURCE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(172, 30, 0, 1));
@@ -123,9 +123,24 @@ fn a_packet_that_is_no_vxlan_is_refused_and_its_neighbours_are_not() {
 }
 
 #[test]
-fn what_is_left_of_a_checksum_is_never_trusted() {
-    let partial = leave_checksum(&packet(Transport::Tcp4, 0, 700)).bytes().to_vec();
-    let (frames, _) = receive(&singly(&[partial.clone(), packet(Transport::Tcp4, 1, 700)]));
-    assert_eq!(frames[0].bytes(), partial);
-    assert_eq!(frames.iter().map(|frame| frame.offload).collect::<Vec<_>>(), [Offload::default(); 2]);
+fn a_checksum_that_a_sender_nearby_left_partial_is_completed_by_whoever_needs_it() {
+    for transport in Transport::ALL {
+        let packets: Vec<_> = (0..3).map(|index| packet(transport, index, 700)).collect();
+        let partial: Vec<_> = packets.iter().map(|packet| leave_checksum(packet).bytes().to_vec()).collect();
+        let (mut frames, _) = receive(&singly(&partial[..1]));
+        finish_checksum(&mut frames[0]);
+        assert_eq!(frames[0].bytes(), packets[0]);
+        let (frames, ledger) = receive(&singly(&partial));
+        assert_eq!(packets_of(&frames), packets);
+        assert_eq!(ledger.gathered, [3]);
+    }
+}
+
+#[test]
+fn a_wrong_checksum_is_left_for_the_receiver_to_find() {
+    let mut bad = packet(Transport::Tcp4, 0, 700);
+    *bad.last_mut().unwrap() ^= 1;
+    let (frames, _) = receive(&singly(&[bad.clone(), packet(Transport::Tcp4, 1, 700)]));
+    assert_eq!((frames.len(), frames[0].bytes()), (2, &bad[..]));
+    assert_eq!(frames[0].offload, Offload::default());
 }

@@ -52,7 +52,11 @@ impl Sink {
 }
 
 fn to(node: u8, entropy: u32) -> Option<Egress> {
-    Some(Egress::Tunnel { destination: IpAddr::from([172, 30, 0, node]), vni: Vni::new(VNI).unwrap(), entropy })
+    Some(Egress::Tunnel {
+        destination: IpAddr::from([172, 30, 0, node]),
+        vni: Vni::new(VNI).unwrap(),
+        entropy,
+    })
 }
 
 fn send(sink: &Sink, mut frames: Vec<Frame>) -> Recorded {
@@ -92,7 +96,10 @@ fn flows_and_nodes_are_kept_apart_and_in_order() {
     assert_eq!(sink.sizes(), [Datagrams::Of(size), Datagrams::One, Datagrams::Of(size), Datagrams::One]);
     let entropies: Vec<_> = sink.calls.borrow().iter().map(|(tunnel, ..)| tunnel.entropy).collect();
     assert_eq!(entropies, [1, 2, 2, 1]);
-    assert_eq!(sink.on_the_wire(), (0..6).map(|index| packet(Transport::Udp4, index, 100)).collect::<Vec<_>>());
+    assert_eq!(
+        sink.on_the_wire(),
+        (0..6).map(|index| packet(Transport::Udp4, index, 100)).collect::<Vec<_>>()
+    );
 }
 
 #[test]

@@ -1,0 +1,258 @@
+//! A cluster for tests: JSON in, tables out. What it shows is put together from the changes alone, and compared with the
+//! model's own tables after every step.
+#![allow(missing_docs, dead_code)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use vrouter_control_model::{
+    Attachment, DocumentKind, Kind, KubeObject, Layer, Model, ModelConfig, NamespacedName, ObjectRef, State,
+};
+use vrouter_objects::{
+    FloatingIp, Listener, MacAddress, MemberState, NextHop, Object, ObjectKey, PodBinding, VmiId, Vni, VrfId,
+};
+
+pub struct Cluster {
+    pub model: Model,
+    pub tables: BTreeMap<(Layer, ObjectKey), Arc<Object>>,
+}
+
+pub fn config() -> ModelConfig {
+    let prefixes = |list: [&str; 2]| list.map(|prefix| prefix.parse().unwrap()).to_vec();
+    ModelConfig::new(
+        prefixes(["10.244.0.0/16", "fd00:10:244::/48"]),
+        prefixes(["10.96.0.0/12", "fd00:10:96::/108"]),
+        [24, 64],
+        [Vni::new(1).unwrap(), Vni::new(2).unwrap()],
+    )
+    .unwrap()
+}
+
+impl Cluster {
+    pub fn new() -> Self {
+        Self::from_state(State::default())
+    }
+
+    pub fn from_state(state: State) -> Self {
+        Self { model: Model::new(config(), state).unwrap(), tables: BTreeMap::new() }
+    }
+
+    /// What a restarted controller would go on from.
+    pub fn saved_state(&self) -> State {
+        serde_json::from_str(&serde_json::to_string(&self.model.state()).unwrap()).unwrap()
+    }
+
+    /// Applies an object and settles.
+    pub fn apply(&mut self, object: Value) -> usize {
+        self.record(object);
+        self.settle()
+    }
+
+    /// Applies an object and does not settle yet.
+    pub fn record(&mut self, value: Value) {
+        let object = object(value);
+        let origin = format!("{}.yaml", object.reference().name);
+        self.model.apply(&object, origin.into());
+    }
+
+    pub fn delete(&mut self, kind: Kind, name: &str) -> usize {
+        self.model.delete(&reference(kind, name));
+        self.settle()
+    }
+
+    pub fn attach(&mut self, node: &str, vmi: u32, pod: &str, addresses: &[&str]) -> usize {
+        self.model.attach(node, attachment(vmi, pod, addresses));
+        self.settle()
+    }
+
+    pub fn detach(&mut self, node: &str, vmi: u32) -> usize {
+        self.model.detach(node, VmiId::new(vmi).unwrap());
+        self.settle()
+    }
+
+    /// Settles, and returns how many units were recomputed.
+    pub fn settle(&mut self) -> usize {
+        let settlement = self.model.settle();
+        for change in settlement.changes {
+            match change.object {
+                Some(object) => self.tables.insert((change.layer, change.key), object),
+                None => self.tables.remove(&(change.layer, change.key)),
+            };
+        }
+        assert_eq!(self.tables, tables(&self.model), "the changes do not add up to the tables");
+        assert!(self.model.is_settled());
+        settlement.recomputed
+    }
+
+    /// Nodes n1 and n2 with blocks 10.244.1.0/24 and 10.244.2.0/24.
+    pub fn with_two_nodes() -> Self {
+        let mut cluster = Self::new();
+        cluster.record(node("n1", "172.30.0.1"));
+        cluster.record(node("n2", "172.30.0.2"));
+        cluster.settle();
+        cluster
+    }
+
+    pub fn floating_ips(&self, service: &str) -> Vec<FloatingIp> {
+        let floating_ips = self.tables.values().filter_map(|object| match &**object {
+            Object::FloatingIp(floating_ip) if floating_ip.name == service => Some(floating_ip.clone()),
+            _ => None,
+        });
+        floating_ips.collect()
+    }
+
+    /// The listeners of all addresses of a service at `PROTOCOL/port`.
+    pub fn listeners(&self, service: &str, port: &str) -> Vec<Listener> {
+        let listeners = self.floating_ips(service).into_iter().flat_map(|floating_ip| floating_ip.listeners);
+        listeners.filter(|listener| format!("{}/{}", listener.protocol, listener.port) == port).collect()
+    }
+
+    /// Members that take new flows, sorted.
+    pub fn active(&self, service: &str, port: &str) -> Vec<String> {
+        self.members(service, port, MemberState::Active)
+    }
+
+    /// Members that keep what they have, sorted.
+    pub fn draining(&self, service: &str, port: &str) -> Vec<String> {
+        self.members(service, port, MemberState::Draining)
+    }
+
+    fn members(&self, service: &str, port: &str, state: MemberState) -> Vec<String> {
+        let members = self.listeners(service, port).into_iter().flat_map(|listener| listener.members);
+        let members = members.filter(|member| member.state == state);
+        let mut members: Vec<_> =
+            members.map(|member| format!("{}:{}", member.address, member.port)).collect();
+        members.sort();
+        members
+    }
+
+    pub fn addresses(&self, service: &str) -> Vec<String> {
+        self.floating_ips(service).iter().map(|floating_ip| floating_ip.address.to_string()).collect()
+    }
+
+    /// What a node does with a prefix of the pod network.
+    pub fn route(&self, node: &str, prefix: &str) -> Option<NextHop> {
+        let vrf = VrfId::new(1).unwrap();
+        let key = ObjectKey::Route(vrouter_objects::RouteKey { vrf, prefix: prefix.parse().unwrap() });
+        let own = self.tables.get(&(Layer::Node(node.to_owned()), key.clone()));
+        match &**own.or_else(|| self.tables.get(&(Layer::Network(vrf), key)))? {
+            Object::Route(route) => Some(route.next_hop.clone()),
+            _ => None,
+        }
+    }
+
+    pub fn binding(&self, node: &str, pod: &str) -> Option<PodBinding> {
+        let key = ObjectKey::PodBinding(pod.parse().unwrap());
+        match &**self.tables.get(&(Layer::Node(node.to_owned()), key))? {
+            Object::PodBinding(binding) => Some(binding.clone()),
+            _ => None,
+        }
+    }
+
+    /// The node's blocks, IPv4 first.
+    pub fn leases(&self, node: &str) -> Vec<String> {
+        let layer = Layer::Node(node.to_owned());
+        let own = self.tables.iter().filter(|((of, _), _)| *of == layer);
+        let mut prefixes: Vec<_> = own
+            .filter_map(|(_, object)| match &**object {
+                Object::AddressLease(lease) => Some(lease.prefix),
+                _ => None,
+            })
+            .collect();
+        prefixes.sort();
+        prefixes.iter().map(ToString::to_string).collect()
+    }
+
+    /// All problems as `source: object: field: message`.
+    pub fn problems(&self) -> Vec<String> {
+        self.model.problems().iter().map(ToString::to_string).collect()
+    }
+
+    pub fn documents(&self, kind: DocumentKind) -> Vec<Value> {
+        self.model.documents(kind).iter().map(|document| serde_json::to_value(document).unwrap()).collect()
+    }
+}
+
+pub fn tables(model: &Model) -> BTreeMap<(Layer, ObjectKey), Arc<Object>> {
+    model.tables().map(|(layer, object)| ((layer.clone(), object.key()), object.clone())).collect()
+}
+
+pub fn object(value: Value) -> KubeObject {
+    fn read<T: serde::de::DeserializeOwned>(value: Value) -> Box<T> {
+        Box::new(serde_json::from_value(value).unwrap())
+    }
+    match value["kind"].as_str().unwrap() {
+        "Namespace" => KubeObject::Namespace(read(value)),
+        "Node" => KubeObject::Node(read(value)),
+        "Pod" => KubeObject::Pod(read(value)),
+        "Service" => KubeObject::Service(read(value)),
+        "EndpointSlice" => KubeObject::EndpointSlice(read(value)),
+        "Endpoints" => KubeObject::Endpoints(read(value)),
+        other => panic!("{other}"),
+    }
+}
+
+pub fn reference(kind: Kind, name: &str) -> ObjectRef {
+    let (namespace, name) = name.split_once('/').unwrap_or(("", name));
+    ObjectRef { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+pub fn attachment(vmi: u32, pod: &str, addresses: &[&str]) -> Attachment {
+    Attachment {
+        vmi: VmiId::new(vmi).unwrap(),
+        pod: pod.parse::<NamespacedName>().unwrap(),
+        uid: String::new(),
+        container_id: format!("container-{vmi}"),
+        interface: "eth0".to_owned(),
+        vrf: VrfId::new(1).unwrap(),
+        mac: MacAddress::local(0x50, vmi),
+        addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+    }
+}
+
+pub fn metadata(name: &str) -> Value {
+    let (namespace, name) = name.split_once('/').unwrap_or(("default", name));
+    json!({ "namespace": namespace, "name": name })
+}
+
+pub fn node(name: &str, address: &str) -> Value {
+    let addresses = json!([{ "type": "InternalIP", "address": address }]);
+    json!({ "kind": "Node", "apiVersion": "v1", "metadata": { "name": name }, "status": { "addresses": addresses } })
+}
+
+/// A Service with these fields of its spec.
+pub fn service(name: &str, spec: Value) -> Value {
+    json!({ "kind": "Service", "apiVersion": "v1", "metadata": metadata(name), "spec": spec })
+}
+
+/// A Pod labelled `app: APP` on a node, with these fields of its status.
+pub fn pod(name: &str, app: &str, node: &str, status: Value) -> Value {
+    let mut metadata = metadata(name);
+    metadata["labels"] = json!({ "app": app });
+    json!({
+        "kind": "Pod", "apiVersion": "v1", "metadata": metadata,
+        "spec": { "nodeName": node, "containers": [{ "name": "c" }] }, "status": status,
+    })
+}
+
+/// The status of a pod that runs.
+pub fn running(address: &str, ready: bool) -> Value {
+    let ready = if ready { "True" } else { "False" };
+    json!({ "phase": "Running", "podIP": address, "conditions": [{ "type": "Ready", "status": ready }] })
+}
+
+/// An IPv4 slice of a service with these ports and endpoints.
+pub fn slice(name: &str, service: &str, ports: Value, endpoints: Value) -> Value {
+    let mut metadata = metadata(name);
+    metadata["labels"] = json!({ "kubernetes.io/service-name": service });
+    json!({
+        "kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "metadata": metadata,
+        "addressType": "IPv4", "ports": ports, "endpoints": endpoints,
+    })
+}
+
+/// Ready endpoints at these addresses.
+pub fn endpoints(addresses: &[&str]) -> Value {
+    addresses.iter().map(|address| json!({ "addresses": [address] })).collect()
+}

@@ -1,0 +1,88 @@
+//! The objects as Contrail documents them.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{Cluster, pod, running, service};
+use serde_json::{Value, json};
+use vrouter_control_model::DocumentKind;
+
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::with_two_nodes();
+    let ports = json!([
+        { "name": "http", "port": 80, "targetPort": 8080 },
+        { "name": "dns", "port": 53, "protocol": "UDP" },
+        { "name": "named", "port": 90, "targetPort": "web" },
+    ]);
+    cluster.record(service(
+        "web",
+        json!({ "clusterIP": "10.96.0.10", "selector": { "app": "web" }, "ports": ports }),
+    ));
+    for (i, port) in [(5, 81), (6, 82)] {
+        let mut pod = pod(&format!("web-{i}"), "web", "n1", running(&format!("10.244.1.{i}"), true));
+        pod["spec"]["containers"][0]["ports"] = json!([{ "name": "web", "containerPort": port }]);
+        cluster.record(pod);
+        cluster.attach("n1", i, &format!("default/web-{i}"), &[&format!("10.244.1.{i}")]);
+    }
+    cluster
+}
+
+#[test]
+fn a_floating_ip_shows_its_port_mappings_in_the_documented_shape() {
+    let documents = cluster().documents(DocumentKind::FloatingIp);
+    assert_eq!(documents.len(), 1);
+    let fip = &documents[0];
+    assert_eq!(fip["apiVersion"], "core.contrail.juniper.net/v1alpha1");
+    assert_eq!(
+        (fip["kind"].as_str(), fip["metadata"]["namespace"].as_str()),
+        (Some("FloatingIP"), Some("default"))
+    );
+    assert_eq!(fip["spec"]["address"], "10.96.0.10");
+    assert_eq!(
+        fip["spec"]["floatingIpPortMappings"],
+        json!({ "portMappings": [
+            { "srcPort": 80, "dstPort": 8080, "protocol": "TCP" },
+            { "srcPort": 53, "dstPort": 53, "protocol": "UDP" },
+            { "srcPort": 90, "dstPort": 81, "protocol": "TCP" },
+            { "srcPort": 90, "dstPort": 82, "protocol": "TCP" },
+        ] })
+    );
+    assert_eq!(fip["spec"]["parent"]["kind"], "InstanceIP");
+    let interfaces = fip["spec"]["virtualMachineInterfaceReferences"].as_array().unwrap();
+    let names: Vec<_> = interfaces.iter().map(|reference| reference["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["web-5-eth0", "web-6-eth0"]);
+}
+
+#[test]
+fn every_kind_has_its_documents_and_references_lead_somewhere() {
+    let cluster = cluster();
+    let mut known: Vec<(String, Value, Value)> = Vec::new();
+    let mut references = Vec::new();
+    for (kind, long, _) in DocumentKind::NAMES {
+        let documents = cluster.documents(kind);
+        assert!(!documents.is_empty(), "{long}");
+        for document in documents {
+            let metadata = &document["metadata"];
+            let kind = document["kind"].as_str().unwrap().to_owned();
+            known.push((kind, metadata["namespace"].clone(), metadata["name"].clone()));
+            collect_references(&document["spec"], &mut references);
+        }
+    }
+    assert!(references.len() > 20);
+    for reference in references {
+        assert!(known.contains(&reference), "{reference:?}");
+    }
+}
+
+/// Anything inside a spec that has a kind and a name points at another document.
+fn collect_references(value: &Value, references: &mut Vec<(String, Value, Value)>) {
+    if let (Some(kind), Some(name)) = (value.get("kind"), value.get("name")) {
+        let namespace = value.get("namespace").cloned().unwrap_or_default();
+        references.push((kind.as_str().unwrap().to_owned(), namespace, name.clone()));
+    }
+    match value {
+        Value::Object(fields) => fields.values().for_each(|value| collect_references(value, references)),
+        Value::Array(items) => items.iter().for_each(|value| collect_references(value, references)),
+        _ => {}
+    }
+}

@@ -1,0 +1,154 @@
+//! The folder of YAML and what tools see of it.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{Controller, NODES, service};
+use tonic::transport::Endpoint;
+use vrouter_proto::v1;
+use vrouter_proto::v1::inspect_client::InspectClient;
+
+async fn services(controller: &Controller) -> Vec<String> {
+    let request = v1::ObjectsRequest { kind: "lb".to_owned(), name: String::new() };
+    let reply = controller.inspect().await.objects(request).await.unwrap().into_inner();
+    reply.objects.into_iter().map(|object| object.name).collect()
+}
+
+fn problems(status: &v1::ControllerStatus) -> Vec<String> {
+    let line = |problem: &v1::Problem| {
+        format!("{} | {} | {} | {}", problem.source, problem.object, problem.field, problem.message)
+    };
+    status.problems.iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn every_fault_is_named_and_everything_else_is_applied() {
+    let controller = Controller::start(&format!("{NODES}{}", service("good", 80))).await;
+    controller
+        .write("a-syntax.yaml", &format!("{}---\nkind: Service\n  metadata: {{\n", service("before", 80)));
+    controller.write("b-unknown.yml", "apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: g}\n");
+    controller.write("c-port.yaml", &format!("{}{}", service("high", 80800), service("after", 80)));
+    let typed = "apiVersion: v1\nkind: Service\nmetadata: {name: typed}\nspec: {ports: [{port: eighty}]}\n";
+    controller.write("d-typed.yaml", typed);
+    controller.write("e-double.yaml", &service("good", 81));
+    let nameless =
+        "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Service, metadata: {}}\n- 7\n";
+    controller.write("f-list.yaml", nameless);
+    let quiet = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n---\napiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: d}\nspec: {template: {metadata: {labels: {a: b}}}}\n";
+    controller.write("g-quiet.yaml", quiet);
+    controller.write("ignored.txt", "{");
+    let status = controller.settle().await;
+    assert!(status.settled);
+    assert_eq!(
+        services(&controller).await,
+        ["default/after", "default/before", "default/good", "default/high"]
+    );
+    let problems = problems(&status);
+    let expected = [
+        "a-syntax.yaml (document 3) |  |  | is not YAML: ",
+        "b-unknown.yml | Gadget default/g | kind | Gadget in example.com/v1 is unknown",
+        "c-port.yaml (document 1) | Service default/high | spec.ports[0].port | port 80800 is not in 1-65535",
+        "d-typed.yaml | Service default/typed | spec.ports[0].port | invalid type: string \"eighty\", expected i32",
+        "e-double.yaml | Service default/good | metadata.name | is defined in all.yaml (document 3) already",
+        "f-list.yaml | Service items[0] | metadata.name | is missing",
+        "f-list.yaml | items[1]. |  | is no object",
+    ];
+    for part in expected {
+        assert!(problems.iter().any(|line| line.starts_with(part)), "{part}\nin {problems:#?}");
+    }
+    assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+}
+
+#[tokio::test]
+async fn a_half_written_file_wipes_nothing() {
+    let controller = Controller::start(NODES).await;
+    let whole = format!("{}{}", service("a", 80), service("b", 80));
+    controller.write("web.yaml", &whole);
+    controller.settle().await;
+    for half in ["", &format!("{}---\napiVersion: v1\nkind: Service\nmetadata: {{name: b", service("a", 80))]
+    {
+        controller.write("web.yaml", half);
+        let status = controller.settle().await;
+        assert_eq!(services(&controller).await, ["default/a", "default/b"], "{half:?}");
+        assert!(status.problems.iter().any(|problem| problem.source.starts_with("web.yaml")), "{status:?}");
+    }
+    let refused = format!("{}{}", service("a", 80), service("b", 80).replace("80", "x"));
+    controller.write("web.yaml", &refused);
+    assert_eq!(controller.settle().await.problems[0].object, "Service default/b");
+    assert_eq!(services(&controller).await, ["default/a", "default/b"]);
+    controller.write("web.yaml", &service("b", 80));
+    assert!(controller.settle().await.problems.is_empty());
+    assert_eq!(services(&controller).await, ["default/b"]);
+    std::fs::remove_file(controller.path("manifests/web.yaml")).unwrap();
+    controller.settle().await;
+    assert!(services(&controller).await.is_empty());
+}
+
+#[tokio::test]
+async fn the_folder_is_read_again_at_once_when_somebody_settles() {
+    let controller = Controller::start(NODES).await;
+    for i in 0..10 {
+        // Rewritten in place, as long as before, within the grain of the file's time.
+        controller.write("web.yaml", &service(&format!("s{i}"), 80));
+        controller.settle().await;
+        assert_eq!(services(&controller).await, [format!("default/s{i}")]);
+    }
+}
+
+#[tokio::test]
+async fn older_slices_are_read_as_current_ones() {
+    let old = "---\napiVersion: discovery.k8s.io/v1beta1\nkind: EndpointSlice\nmetadata: {name: e, labels: {kubernetes.io/service-name: web}}\naddressType: IPv4\nports: [{port: 80}]\nendpoints: [{addresses: [192.0.2.1], topology: {kubernetes.io/hostname: n1}}]\n";
+    let controller = Controller::start(&format!("{NODES}{}{old}", service("web", 80))).await;
+    controller.settle().await;
+    let request = v1::ObjectsRequest { kind: "member".to_owned(), name: String::new() };
+    let members = controller.inspect().await.objects(request).await.unwrap().into_inner().objects;
+    assert_eq!(members.len(), 1);
+    assert!(members[0].json.contains("192.0.2.1"));
+}
+
+#[tokio::test]
+async fn tools_ask_over_the_socket_too() {
+    let controller = Controller::start(&format!("{NODES}{}", service("web", 80))).await;
+    controller.settle().await;
+    let socket = controller.path("control.sock");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&socket).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let channel = Endpoint::from_static("http://localhost")
+        .connect_with_connector(tower::service_fn(move |_| {
+            let socket = socket.clone();
+            async move { tokio::net::UnixStream::connect(socket).await.map(hyper_util::rt::TokioIo::new) }
+        }))
+        .await
+        .unwrap();
+    let mut inspect = InspectClient::new(channel);
+    let request = v1::ObjectsRequest { kind: "fip".to_owned(), name: "default/web-clusterip-v4".to_owned() };
+    let objects = inspect.objects(request).await.unwrap().into_inner().objects;
+    assert_eq!(objects.len(), 1);
+    assert!(objects[0].json.contains(
+        "\"floatingIpPortMappings\":{\"portMappings\":[{\"srcPort\":80,\"dstPort\":80,\"protocol\":\"TCP\"}]}"
+    ));
+    let unknown = v1::ObjectsRequest { kind: "pods".to_owned(), name: String::new() };
+    assert_eq!(inspect.objects(unknown).await.unwrap_err().code(), tonic::Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn it_says_when_it_is_healthy() {
+    let controller = Controller::start(NODES).await;
+    let mut health = tonic_health::pb::health_client::HealthClient::new(controller.channel().await);
+    for service in ["", "vrouter.v1.Control", "vrouter.v1.Inspect"] {
+        let request = tonic_health::pb::HealthCheckRequest { service: service.to_owned() };
+        let reply = health.check(request).await.unwrap().into_inner();
+        assert_eq!(
+            reply.status(),
+            tonic_health::pb::health_check_response::ServingStatus::Serving,
+            "{service}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn settling_waits_for_nodes_that_are_named_and_gives_up_in_time() {
+    let controller = Controller::start(NODES).await;
+    let request = v1::SettleRequest { timeout_ms: 50, nodes: vec!["n1".to_owned()] };
+    assert!(!controller.inspect().await.settle(request).await.unwrap().into_inner().settled);
+}

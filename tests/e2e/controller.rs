@@ -1,0 +1,180 @@
+//! The controller goes away and comes back; the nodes go on.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+use vrouter_tests::command::eventually;
+use vrouter_tests::lab::{Family, Lab, Place, Programs, Shape};
+use vrouter_tests::manifest::{
+    ECHO, Endpoints, ServicePort, deployment, echo_pod, idle_pod, service, stream,
+};
+use vrouter_tests::report::{Datagrams, Echo};
+use vrouter_tests::status::NodeStatus;
+
+use crate::group::{Group, cases};
+use crate::load::{Requests, ask};
+
+pub const GROUP: Group = Group {
+    name: "controller",
+    shape: Shape { nodes: 2, kernel_nodes: 0 },
+    objects,
+    cases: cases![
+        stopped_traffic_goes_on,
+        killed_traffic_goes_on,
+        nothing_is_lost_when_it_comes_back,
+        ctrl_4_a_node_restarts_meanwhile,
+        ctrl_4_what_changed_meanwhile_arrives,
+        a_pod_starts_meanwhile,
+    ],
+};
+
+const CLIENT: &str = "client";
+const NODES: [&str; 2] = ["n1", "n2"];
+const WEB: u16 = 8080;
+
+fn objects(programs: &Programs) -> Vec<Value> {
+    vec![
+        idle_pod(CLIENT, "n1"),
+        echo_pod("far", "n2", programs.probe()),
+        deployment("web", 2, &[("TCP", 80)]),
+        service("web", Endpoints::OfApp("web"), &[ServicePort { protocol: "TCP", port: WEB, target: 80 }]),
+    ]
+}
+
+/// The controller is away for as long as this lives.
+struct Away<'a>(&'a Lab);
+
+impl<'a> Away<'a> {
+    fn stopped(lab: &'a Lab) -> Result<Self> {
+        lab.stop("controller")?;
+        Ok(Self(lab))
+    }
+
+    fn killed(lab: &'a Lab) -> Result<Self> {
+        lab.kill("controller")?;
+        Ok(Self(lab))
+    }
+
+    /// Starts it and waits until every node has acknowledged.
+    fn back(self) -> Result<()> {
+        self.0.start("controller")
+    }
+}
+
+impl Drop for Away<'_> {
+    fn drop(&mut self) {
+        // It runs already where it was called back.
+        let _ = self.0.start("controller");
+    }
+}
+
+fn web(lab: &Lab) -> Result<SocketAddr> {
+    lab.service_address("web", Family::V4, WEB)
+}
+
+fn goes_on(lab: &Lab, leave: fn(&Lab) -> Result<Away<'_>>) -> Result<()> {
+    let target = web(lab)?;
+    let requests = Requests::start(lab, CLIENT, target)?;
+    let away = leave(lab)?;
+    for node in NODES {
+        eventually(Duration::from_secs(5), || {
+            ensure!(!lab.node_status(node)?.controller_connected, "{node} still has its controller");
+            Ok(())
+        })?;
+    }
+    ask(lab, CLIENT, target, 300)?;
+    away.back()?;
+    requests.finish_unharmed().map(drop)
+}
+
+fn stopped_traffic_goes_on(lab: &Lab) -> Result<()> {
+    goes_on(lab, |lab| Away::stopped(lab))
+}
+
+fn killed_traffic_goes_on(lab: &Lab) -> Result<()> {
+    goes_on(lab, |lab| Away::killed(lab))
+}
+
+fn nothing_is_lost_when_it_comes_back(lab: &Lab) -> Result<()> {
+    lab.settle()?;
+    let target = SocketAddr::new(lab.pod_address("far", Family::V4)?, ECHO).to_string();
+    let statuses = || NODES.iter().map(|node| lab.node_status(node)).collect::<Result<Vec<_>>>();
+    let before = statuses()?;
+    let datagrams = lab.start_probe(Place::Pod(CLIENT), &["datagrams", &target])?;
+    for leave in [Away::stopped, Away::killed] {
+        leave(lab)?.back()?;
+    }
+    thread::sleep(Duration::from_millis(500));
+    let report: Datagrams = datagrams.finish(Duration::from_secs(10))?;
+    let all = Datagrams { sent: report.sent, answered: report.sent, ..Datagrams::default() };
+    ensure!(report == all && report.sent > 100, "{report:?}");
+    for (node, (before, after)) in NODES.iter().zip(before.iter().zip(statuses()?)) {
+        unchanged(before, &after).map_err(|error| error.context(*node))?;
+    }
+    Ok(())
+}
+
+fn unchanged(before: &NodeStatus, after: &NodeStatus) -> Result<()> {
+    ensure!(after.controller_connected, "the controller has not come back");
+    ensure!(before.digest == after.digest, "digest {}, now {}", before.digest, after.digest);
+    ensure!(
+        after.applied_version >= before.applied_version,
+        "version {}, now {}",
+        before.applied_version,
+        after.applied_version
+    );
+    ensure!(after.refusals.is_empty(), "{:?}", after.refusals);
+    Ok(())
+}
+
+/// The node forwards by what it wrote down.
+fn ctrl_4_a_node_restarts_meanwhile(lab: &Lab) -> Result<()> {
+    let target = web(lab)?;
+    let before = lab.node_status("n1")?;
+    let away = Away::stopped(lab)?;
+    lab.stop("n1")?;
+    lab.start("n1")?;
+    ask(lab, CLIENT, target, 200)?;
+    let meanwhile = lab.node_status("n1")?;
+    ensure!(meanwhile.digest == before.digest, "digest {}, now {}", before.digest, meanwhile.digest);
+    lab.kill("n1")?;
+    lab.start("n1")?;
+    ask(lab, CLIENT, target, 200)?;
+    away.back()?;
+    unchanged(&before, &lab.node_status("n1")?)?;
+    ask(lab, CLIENT, target, 200).map(drop)
+}
+
+fn ctrl_4_what_changed_meanwhile_arrives(lab: &Lab) -> Result<()> {
+    let away = Away::stopped(lab)?;
+    let ports = [ServicePort { protocol: "TCP", port: 9090, target: 80 }];
+    let file = lab.write("late.yaml", &stream(&[service("late", Endpoints::OfApp("web"), &ports)]))?;
+    // The lab says that nobody has acknowledged it.
+    ensure!(!lab.try_apply(&file)?.succeeded(), "applied without a controller");
+    away.back()?;
+    ask(lab, CLIENT, lab.service_address("late", Family::V4, 9090)?, 20)?;
+    lab.delete("service", "default/late")
+}
+
+fn a_pod_starts_meanwhile(lab: &Lab) -> Result<()> {
+    let away = Away::stopped(lab)?;
+    let pod = echo_pod("meanwhile", "n1", lab.programs().probe());
+    let file = lab.write("meanwhile.yaml", &stream(&[pod]))?;
+    lab.try_apply(&file)?;
+    ensure!(lab.pod("meanwhile")?.phase == "Running", "{:?}", lab.pod("meanwhile")?);
+    let target = SocketAddr::new(lab.pod_address("far", Family::V4)?, ECHO).to_string();
+    let reach = |from: &str, target: &str| -> Result<()> {
+        let echo: Echo = lab.probe(Place::Pod(from), &["bulk", target, "--bytes", "100000"])?;
+        ensure!(echo == Echo { intact: 100_000, damaged_at: None }, "{from} to {target}: {echo:?}");
+        Ok(())
+    };
+    reach("meanwhile", &target)?;
+    let own = SocketAddr::new(lab.pod_address("meanwhile", Family::V4)?, ECHO).to_string();
+    away.back()?;
+    reach("meanwhile", &target)?;
+    reach("far", &own)?;
+    lab.delete("pod", "default/meanwhile")
+}

@@ -1,0 +1,92 @@
+//! As much of HTTP/1.1 as the lab's servers speak.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+/// Longer than TCP takes to mend what a short outage cost.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// An open connection.
+pub struct Connection {
+    stream: BufReader<TcpStream>,
+    target: SocketAddr,
+}
+
+/// What follows an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// Another request, if one likes.
+    Open,
+    /// The end of the connection.
+    Close,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// The pod that gave it.
+    pub pod: String,
+    /// What follows it.
+    pub after: After,
+}
+
+#[derive(Deserialize)]
+struct Body {
+    pod: String,
+}
+
+/// The pod that says so in this body.
+pub fn pod(body: &[u8]) -> Result<String> {
+    Ok(serde_json::from_slice::<Body>(body).context("answer")?.pod)
+}
+
+impl Connection {
+    /// Connects.
+    pub fn open(target: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect_timeout(&target, PATIENCE).context("connect")?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { stream: BufReader::new(stream), target })
+    }
+
+    /// Asks once; `after` is what the client wants to follow.
+    pub fn ask(&mut self, after: After) -> Result<Answer> {
+        let last = if after == After::Close { "Connection: close\r\n" } else { "" };
+        let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{last}\r\n", self.target);
+        self.stream.get_mut().write_all(request.as_bytes()).context("request")?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<Answer> {
+        let status = self.line()?;
+        if !status.starts_with("HTTP/1.1 200") {
+            bail!("answer: {status:?}");
+        }
+        let (mut length, mut after) = (0, After::Open);
+        loop {
+            let line = self.line()?.to_ascii_lowercase();
+            match line.split_once(':').map(|(name, value)| (name, value.trim())) {
+                None => break,
+                Some(("content-length", value)) => length = value.parse().context("content-length")?,
+                Some(("connection", "close")) => after = After::Close,
+                Some(_) => {}
+            }
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).context("answer")?;
+        Ok(Answer { pod: pod(&body)?, after })
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line).context("answer")? == 0 {
+            bail!("answer: the connection was closed");
+        }
+        Ok(line.trim_end().to_owned())
+    }
+}

@@ -1,0 +1,100 @@
+//! Many requests, each on a connection or socket of its own.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, ValueEnum};
+use vrouter_tests::report::Tally;
+
+use crate::http::{self, After, Connection};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const EXAMPLES: usize = 5;
+
+/// What to ask, and how.
+#[derive(Debug, Args)]
+pub struct Options {
+    target: SocketAddr,
+    #[arg(long, default_value_t = 1)]
+    count: u64,
+    /// How many at a time.
+    #[arg(long, default_value_t = 1)]
+    parallel: u64,
+    #[arg(long, value_enum, default_value_t = Protocol::Tcp)]
+    protocol: Protocol,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Protocol {
+    /// HTTP.
+    Tcp,
+    /// A datagram, answered by one.
+    Udp,
+}
+
+/// Sends them all.
+pub fn run(options: &Options) -> Result<Tally> {
+    let tally = Mutex::new(Tally::default());
+    let begun = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..options.parallel {
+            scope.spawn(|| {
+                while begun.fetch_add(1, Ordering::Relaxed) < options.count {
+                    let outcome = match options.protocol {
+                        Protocol::Tcp => fresh(options.target),
+                        Protocol::Udp => datagram(options.target),
+                    };
+                    count(&mut tally.lock().expect("no thread panics while it counts"), &outcome);
+                }
+            });
+        }
+    });
+    tally.into_inner().map_err(|_| anyhow!("a client panicked"))
+}
+
+/// One request on a connection of its own; returns the pod that answered.
+pub fn fresh(target: SocketAddr) -> Result<String> {
+    Ok(Connection::open(target)?.ask(After::Close)?.pod)
+}
+
+fn datagram(target: SocketAddr) -> Result<String> {
+    let socket = UdpSocket::bind((unspecified(target), 0))?;
+    socket.connect(target).context("connect")?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.send(b"?").context("request")?;
+    let mut answer = vec![0; 1 << 16];
+    let length = socket.recv(&mut answer).context("answer")?;
+    http::pod(&answer[..length])
+}
+
+/// The address that stands for every address of the target's family.
+pub fn unspecified(target: SocketAddr) -> IpAddr {
+    match target {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// Adds a request to the tally.
+pub fn count(tally: &mut Tally, outcome: &Result<String>) {
+    tally.requests += 1;
+    match outcome {
+        Ok(pod) => *tally.members.entry(pod.clone()).or_default() += 1,
+        Err(error) => {
+            tally.failed += 1;
+            tally.resets += u64::from(is_reset(error));
+            if tally.errors.len() < EXAMPLES {
+                tally.errors.push(format!("{error:#}"));
+            }
+        }
+    }
+}
+
+fn is_reset(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    kind == Some(std::io::ErrorKind::ConnectionReset)
+}

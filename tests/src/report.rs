@@ -1,0 +1,106 @@
+//! What `vrouter-probe` prints, as JSON.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The line by which a probe that goes on until its standard input ends says that it has begun.
+pub const STARTED: &str = "started";
+
+/// Requests, and who answered them.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Requests that were answered or failed.
+    pub requests: u64,
+    /// Requests without an answer, or with one that makes no sense.
+    pub failed: u64,
+    /// Those of them that ended in a reset.
+    pub resets: u64,
+    /// Answers by pod.
+    pub members: BTreeMap<String, u64>,
+    /// The first few errors.
+    pub errors: Vec<String>,
+}
+
+/// A load of requests: on connections that are kept, and on fresh ones.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// On kept connections.
+    pub kept: Tally,
+    /// On fresh connections.
+    pub fresh: Tally,
+    /// Answers on one connection by another pod than its first.
+    pub moved: u64,
+    /// Kept connections that the server asked to close, and that were opened anew.
+    pub closed: u64,
+}
+
+/// Datagrams sent to an echo server.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Datagrams {
+    /// How many were sent.
+    pub sent: u64,
+    /// How many came back as they were sent, each counted once.
+    pub answered: u64,
+    /// How many came back otherwise.
+    pub damaged: u64,
+    /// How many came back more than once.
+    pub repeated: u64,
+    /// How many sends or receives failed, as by an ICMP error.
+    pub refused: u64,
+}
+
+impl Datagrams {
+    /// How many never came back.
+    pub fn lost(&self) -> u64 {
+        self.sent - self.answered
+    }
+}
+
+/// SCTP packets sent, each awaiting one in return.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Associations {
+    /// INIT chunks sent.
+    pub sent: u64,
+    /// INIT ACK chunks that came from where the INIT went, with a valid checksum.
+    pub answered: u64,
+}
+
+/// A stream of bytes sent to an echo server and read back.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Echo {
+    /// Bytes that came back in their place.
+    pub intact: u64,
+    /// The first byte that came back otherwise.
+    pub damaged_at: Option<u64>,
+}
+
+/// How a port answers to somebody who knocks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Knock {
+    /// What came of it.
+    pub outcome: Outcome,
+    /// After how many milliseconds.
+    pub milliseconds: u64,
+}
+
+/// What came of knocking at a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// Somebody answered.
+    Open,
+    /// TCP RST, or ICMP port unreachable.
+    Refused,
+    /// Another ICMP error.
+    Unreachable,
+    /// Nothing.
+    Silent,
+}
+
+/// Frames seen on an interface.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capture {
+    /// Each as hexadecimal digits.
+    pub frames: Vec<String>,
+}

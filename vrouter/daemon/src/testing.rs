@@ -1,0 +1,224 @@
+//! A node for tests: the real agent and tables, over a data path that only remembers.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tempfile::TempDir;
+use vrouter_forward::flow::{FlowConfig, FlowTable, Slot};
+use vrouter_forward::frame::{PortId, Time};
+use vrouter_forward::{DroppedPacket, Epoch, ForwardConfig, Shared, Snapshot};
+use vrouter_objects::{
+    AddressLease, LeaseId, MacAddress, Object, PodBinding, PodName, RouterId, RoutingInstance, Subnet,
+    Version, VirtualRouter, Vni, VrfId,
+};
+use vrouter_proto::convert::key_of;
+use vrouter_proto::{Digest, object_digest, v1};
+
+use crate::agent::{Agent, Applied, AttachRequest, Drift, Identity, Restored};
+use crate::attachment::ContainerInterface;
+use crate::control::{Base, Update, WireKey};
+use crate::plane::{DataPlane, Device, PlaneError};
+use crate::state::StateFiles;
+
+/// A data path that remembers what it was told.
+#[derive(Default)]
+pub(crate) struct FakePlane {
+    epoch: AtomicU32,
+    pub(crate) ports: Mutex<BTreeMap<PortId, Device>>,
+    pub(crate) published: Mutex<Option<Arc<Snapshot>>>,
+    pub(crate) refuses_to_open: Mutex<Option<String>>,
+}
+
+impl DataPlane for FakePlane {
+    fn next_epoch(&self) -> Epoch {
+        Epoch(self.epoch.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    fn publish(&self, snapshot: Arc<Snapshot>) {
+        *self.published.lock().unwrap() = Some(snapshot);
+    }
+
+    fn open_port(&self, port: PortId, device: &Device) -> Result<(), PlaneError> {
+        if let Some(reason) = &*self.refuses_to_open.lock().unwrap() {
+            return Err(PlaneError(reason.clone()));
+        }
+        let other = self.ports.lock().unwrap().insert(port, device.clone());
+        assert!(other.is_none(), "port {port:?} was open already");
+        Ok(())
+    }
+
+    fn close_port(&self, port: PortId, _: &Device) -> Result<(), PlaneError> {
+        self.ports.lock().unwrap().remove(&port);
+        Ok(())
+    }
+
+    fn set_vtep(&self, _: IpAddr) -> Result<(), PlaneError> {
+        Ok(())
+    }
+
+    fn underlay_mtu(&self, _: IpAddr) -> Result<u32, PlaneError> {
+        Ok(1500)
+    }
+
+    fn now(&self) -> Time {
+        Time(0)
+    }
+
+    fn recent_drops(&self) -> Vec<DroppedPacket> {
+        Vec::new()
+    }
+}
+
+/// Node `n1` with a state directory of its own.
+pub(crate) struct TestNode {
+    directory: Arc<TempDir>,
+    pub(crate) plane: Arc<FakePlane>,
+    pub(crate) agent: Arc<Agent>,
+}
+
+impl TestNode {
+    /// A node that has just been installed.
+    pub(crate) fn new() -> Self {
+        Self::start(Arc::new(tempfile::tempdir().unwrap()), "boot 1")
+    }
+
+    /// A node that holds the pod network and a lease of it, with this prefix.
+    pub(crate) fn with_lease(prefix: &str) -> Self {
+        let node = Self::new();
+        let mut objects = basics();
+        objects.push(lease(1, prefix));
+        node.apply(1, &objects).unwrap();
+        node
+    }
+
+    /// The same node after it was killed and started again.
+    pub(crate) fn restarted(&self) -> Self {
+        Self::start(Arc::clone(&self.directory), "boot 1")
+    }
+
+    /// The same node after the machine was booted.
+    pub(crate) fn rebooted(&self) -> Self {
+        Self::start(Arc::clone(&self.directory), "boot 2")
+    }
+
+    fn start(directory: Arc<TempDir>, boot_id: &str) -> Self {
+        let identity = Identity { node: "n1".to_owned(), boot_id: boot_id.to_owned(), vtep: None };
+        let files = StateFiles::open(&directory.path().join("state")).unwrap();
+        let restored = Restored::load(&identity, &files, Epoch(0)).unwrap();
+        let plane = Arc::new(FakePlane::default());
+        let agent = Agent::new(identity, files, plane.clone(), shared(), restored);
+        Self { directory, plane, agent }
+    }
+
+    /// A file in the node's directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Applies these objects as everything there is.
+    pub(crate) fn apply(&self, version: u64, objects: &[Object]) -> Result<Applied, Drift> {
+        let messages: Vec<_> = objects.iter().map(v1::Object::from).collect();
+        let changes =
+            messages.iter().map(|message| (WireKey::new(&key_of(message).unwrap()), Some(message.clone())));
+        self.agent.apply(Update {
+            version: Version(version),
+            base: Base::Nothing,
+            changes: changes.collect(),
+            unknown: 0,
+            digest: digest(&messages),
+        })
+    }
+
+    /// How many devices are open.
+    pub(crate) fn open_ports(&self) -> usize {
+        self.plane.ports.lock().unwrap().len()
+    }
+}
+
+fn shared() -> Arc<Shared> {
+    let slots: Vec<_> = (0..16).map(|_| Slot::new()).collect();
+    let (flows, _) = FlowTable::recover(slots.leak(), FlowConfig::default(), Time(0));
+    Shared::new(flows, 2, ForwardConfig::default())
+}
+
+/// The digest of these objects.
+pub(crate) fn digest(objects: &[v1::Object]) -> Digest {
+    let mut digest = Digest::default();
+    objects.iter().for_each(|object| digest.add(object_digest(object)));
+    digest
+}
+
+/// VRF 1.
+pub(crate) fn vrf() -> VrfId {
+    VrfId::new(1).unwrap()
+}
+
+pub(crate) fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// The node itself and the pod network.
+pub(crate) fn basics() -> Vec<Object> {
+    let subnet = |prefix: &str, gateway| Subnet { prefix: prefix.parse().unwrap(), gateway: ip(gateway) };
+    vec![
+        Object::VirtualRouter(VirtualRouter {
+            id: RouterId::new(1).unwrap(),
+            name: "n1".to_owned(),
+            address: ip("172.30.0.1"),
+            mac: MacAddress::local(0x56, 1),
+        }),
+        Object::RoutingInstance(RoutingInstance {
+            id: vrf(),
+            name: "default/default-podnetwork".to_owned(),
+            vni: Vni::new(1).unwrap(),
+            subnets: vec![
+                subnet("10.244.0.0/16", "10.244.0.1"),
+                subnet("fd00:10:244::/48", "fd00:10:244::1"),
+            ],
+        }),
+    ]
+}
+
+/// A lease of the pod network.
+pub(crate) fn lease(id: u32, prefix: &str) -> Object {
+    Object::AddressLease(AddressLease {
+        id: LeaseId::new(id).unwrap(),
+        vrf: vrf(),
+        prefix: prefix.parse().unwrap(),
+        first_vmi: id * 1000,
+        vmi_count: 1000,
+    })
+}
+
+/// What the controller decided about pod `default/NAME`, whose UID is its name.
+pub(crate) fn binding(name: &str, addresses: &[&str], refusal: Option<&str>) -> Object {
+    Object::PodBinding(PodBinding {
+        pod: pod(name),
+        uid: name.to_owned(),
+        vrf: vrf(),
+        addresses: addresses.iter().map(|address| ip(address)).collect(),
+        refusal: refusal.map(str::to_owned),
+    })
+}
+
+pub(crate) fn pod(name: &str) -> PodName {
+    PodName { namespace: "default".to_owned(), name: name.to_owned() }
+}
+
+/// A request for pod `default/NAME`, whose UID is its name, in this sandbox.
+pub(crate) fn request(name: &str, container_id: &str) -> AttachRequest {
+    AttachRequest {
+        pod: pod(name),
+        uid: name.to_owned(),
+        interface: interface(container_id),
+        netns: Path::new("/proc/self/ns/net").to_owned(),
+    }
+}
+
+/// `eth0` of this sandbox.
+pub(crate) fn interface(container_id: &str) -> ContainerInterface {
+    ContainerInterface { container_id: container_id.to_owned(), name: "eth0".to_owned() }
+}

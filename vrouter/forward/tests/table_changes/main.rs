@@ -1,0 +1,232 @@
+//! Many connections while services, members and pods come and go, against a reference model of what established flows
+//! are promised.
+
+mod model;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::net::IpAddr;
+
+use model::{Connection, Expected, ExpectedAnswer, Model, Request, Service};
+use proptest::prelude::*;
+use support::{ACK, RST, SYN, address, only, packet};
+use vrouter_forward::Family;
+use vrouter_forward::sim::{Cluster, Delivery, PodHandle, ServiceSpec};
+use vrouter_objects::{
+    MemberState, NextHop, NoMembers, Object, Route, RouteKey, RouterId, ServiceProtocol, VrfId,
+};
+
+const PODS: usize = 4;
+const NODES: usize = 3;
+const CONNECTIONS: u16 = 6;
+const MEMBER_PORT: u16 = 8080;
+const SERVICE_PORT: u16 = 80;
+
+const SERVICES: [(ServiceProtocol, Family, NoMembers); 5] = [
+    (ServiceProtocol::Tcp, Family::V4, NoMembers::Reject),
+    (ServiceProtocol::Tcp, Family::V6, NoMembers::Reject),
+    (ServiceProtocol::Udp, Family::V4, NoMembers::Reject),
+    (ServiceProtocol::Sctp, Family::V6, NoMembers::Reject),
+    (ServiceProtocol::Udp, Family::V6, NoMembers::Drop),
+];
+
+/// One thing that happens.
+#[derive(Debug, Clone)]
+enum Step {
+    Request(Connection, Request),
+    Answer(Connection),
+    /// The service has these members now.
+    Members(usize, Vec<Option<MemberState>>),
+    Delete(usize),
+    /// A pod is on another node now, with the addresses it had.
+    Move(usize, usize),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let service = 0..SERVICES.len();
+    let connection =
+        (service.clone(), 0..CONNECTIONS).prop_map(|(service, number)| Connection { service, number });
+    let request = prop_oneof![2 => Just(Request::Data), 1 => Just(Request::Opening)];
+    let state = prop_oneof![
+        3 => Just(Some(MemberState::Active)),
+        1 => Just(Some(MemberState::Draining)),
+        2 => Just(None),
+    ];
+    prop_oneof![
+        12 => (connection.clone(), request).prop_map(|(connection, request)| Step::Request(connection, request)),
+        6 => connection.prop_map(Step::Answer),
+        3 => (service.clone(), prop::collection::vec(state, PODS)).prop_map(|(at, members)| Step::Members(at, members)),
+        1 => service.prop_map(Step::Delete),
+        1 => (0..PODS, 0..NODES).prop_map(|(pod, node)| Step::Move(pod, node)),
+    ]
+}
+
+/// The cluster under test beside the model.
+struct World {
+    cluster: Cluster,
+    client: PodHandle,
+    pods: Vec<PodHandle>,
+    model: Model,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut cluster = Cluster::with_slots(NODES, 512);
+        let client = cluster.pod(0);
+        let pods = (0..PODS).map(|number| cluster.pod(number % NODES)).collect();
+        let service =
+            |(protocol, _, no_members)| Service { protocol, no_members, exists: false, members: [].into() };
+        Self { cluster, client, pods, model: Model::new(SERVICES.map(service).to_vec()) }
+    }
+
+    fn vip(service: usize) -> IpAddr {
+        let host = service as u8 + 1;
+        match SERVICES[service].1 {
+            Family::V4 => IpAddr::from([10, 96, 0, host]),
+            Family::V6 => IpAddr::from([0xfd00, 0x10, 0x96, 0, 0, 0, 0, u16::from(host)]),
+        }
+    }
+
+    fn object(&self, service: usize) -> Object {
+        let (protocol, family, no_members) = SERVICES[service];
+        let member = |(pod, state): (&usize, &MemberState)| {
+            (*pod as u32 + 1, address(&self.pods[*pod], family), MEMBER_PORT, *state)
+        };
+        ServiceSpec {
+            number: service as u32 + 1,
+            address: Self::vip(service),
+            protocol,
+            port: SERVICE_PORT,
+            members: self.model.services[service].members.iter().map(member).collect(),
+            no_members,
+        }
+        .object()
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        // Enough time for another answer to be allowed.
+        self.cluster.now = self.cluster.now.plus_millis(100);
+        match step {
+            Step::Request(connection, request) => self.request(*connection, *request),
+            Step::Answer(connection) => self.answer(*connection),
+            Step::Members(service, members) => {
+                let present = members.iter().enumerate().filter_map(|(pod, state)| Some((pod, (*state)?)));
+                let known = &mut self.model.services[*service];
+                (known.exists, known.members) = (true, present.collect());
+                let object = self.object(*service);
+                self.cluster.put(&[object]);
+                Ok(())
+            }
+            Step::Delete(service) => {
+                let object = self.object(*service);
+                self.model.services[*service].exists = false;
+                support::remove_object(&mut self.cluster, &object);
+                Ok(())
+            }
+            Step::Move(pod, node) => {
+                self.move_pod(*pod, *node);
+                Ok(())
+            }
+        }
+    }
+
+    fn move_pod(&mut self, number: usize, node: usize) {
+        let pod = self.pods[number].clone();
+        support::detach(&mut self.cluster, &pod);
+        self.pods[number] = self.cluster.pod_at(node, pod.v4, pod.v6);
+        let next_hop = NextHop::Tunnel(RouterId::new(node as u32 + 1).expect("from 1"));
+        let route = |address: IpAddr| {
+            let key = RouteKey { vrf: VrfId::new(1).expect("from 1"), prefix: address.into() };
+            Object::Route(Route { key, next_hop: next_hop.clone() })
+        };
+        self.cluster.put(&[route(pod.v4), route(pod.v6)]);
+    }
+
+    fn client_port(connection: Connection) -> u16 {
+        10_000 + connection.service as u16 * 100 + connection.number
+    }
+
+    /// The pod at whose port a frame came out.
+    fn reached(&self, deliveries: &[Delivery]) -> Option<usize> {
+        let [delivery] = deliveries else { return None };
+        self.pods.iter().position(|pod| (pod.node, pod.port) == (delivery.node, delivery.port))
+    }
+
+    fn request(&mut self, connection: Connection, request: Request) -> Result<(), TestCaseError> {
+        let (protocol, family, _) = SERVICES[connection.service];
+        let flags = if request == Request::Opening { SYN } else { ACK };
+        let ports = (Self::client_port(connection), SERVICE_PORT);
+        let (from, to) = (address(&self.client, family), Self::vip(connection.service));
+        let client = self.client.clone();
+        let deliveries = self.cluster.send(&client, &packet(from, to, protocol, ports, flags));
+        let reached = self.reached(&deliveries);
+        match self.model.request(connection, request) {
+            Expected::Member(member) => prop_assert_eq!(reached, Some(member), "stays; {:?}", deliveries),
+            Expected::OneOf(members) => {
+                prop_assert!(
+                    reached.is_some_and(|reached| members.contains(&reached)),
+                    "{:?} of {:?}; {:?}",
+                    reached,
+                    members,
+                    deliveries
+                );
+                self.model.chose(connection, reached.expect("just seen"));
+            }
+            Expected::Refused => {
+                let told = only(&deliveries);
+                let is_refusal = if protocol == ServiceProtocol::Tcp {
+                    told.tcp_flags & RST != 0
+                } else {
+                    told.protocol != 17
+                };
+                let port = (deliveries[0].node, deliveries[0].port);
+                prop_assert!(is_refusal && port == (client.node, client.port), "{:?}", told);
+            }
+            Expected::Nothing => prop_assert!(deliveries.is_empty(), "{:?}", deliveries),
+        }
+        if let (Some(member), Some(delivery)) = (reached, deliveries.first()) {
+            let got = support::read(&delivery.frame);
+            prop_assert_eq!(got.destination, address(&self.pods[member], family));
+            prop_assert_eq!(got.ports, (ports.0, MEMBER_PORT));
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, connection: Connection) -> Result<(), TestCaseError> {
+        let Some(member) = self.model.member(connection) else { return Ok(()) };
+        let (protocol, family, _) = SERVICES[connection.service];
+        let server = self.pods[member].clone();
+        let ports = (MEMBER_PORT, Self::client_port(connection));
+        let frame = packet(address(&server, family), address(&self.client, family), protocol, ports, ACK);
+        let deliveries = self.cluster.send(&server, &frame);
+        match (self.model.answer(connection), &deliveries[..]) {
+            (ExpectedAnswer::Translated | ExpectedAnswer::Either, [delivery]) => {
+                let got = support::read(&delivery.frame);
+                prop_assert_eq!((delivery.node, delivery.port), (self.client.node, self.client.port));
+                prop_assert_eq!(
+                    (got.source, got.ports),
+                    (Self::vip(connection.service), (SERVICE_PORT, ports.1))
+                );
+            }
+            (ExpectedAnswer::Either, []) => self.model.forget(connection),
+            (ExpectedAnswer::Nothing, []) => {}
+            (expected, _) => prop_assert!(false, "answer: {:?}, not {:?}", expected, deliveries),
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn established_flows_keep_what_they_are_promised(steps in prop::collection::vec(any_step(), 1..150)) {
+        let mut world = World::new();
+        for (number, step) in steps.iter().enumerate() {
+            world.step(step).map_err(|error| {
+                let flows = world.cluster.nodes[0].flows_text(world.cluster.now);
+                TestCaseError::fail(format!("step {number}, {step:?}: {error}\n{:?}\n{flows}", world.model))
+            })?;
+        }
+    }
+}
