@@ -45,13 +45,13 @@ async fn every_fault_is_named_and_everything_else_is_applied() {
     );
     let problems = problems(&status);
     let expected = [
-        "a-syntax.yaml (document 3) |  |  | is not YAML: ",
+        "a-syntax.yaml (document 2) |  |  | is not YAML: ",
         "b-unknown.yml | Gadget default/g | kind | Gadget in example.com/v1 is unknown",
         "c-port.yaml (document 1) | Service default/high | spec.ports[0].port | port 80800 is not in 1-65535",
         "d-typed.yaml | Service default/typed | spec.ports[0].port | invalid type: string \"eighty\", expected i32",
         "e-double.yaml | Service default/good | metadata.name | is defined in all.yaml (document 3) already",
         "f-list.yaml | Service items[0] | metadata.name | is missing",
-        "f-list.yaml | items[1]. |  | is no object",
+        "f-list.yaml | items[1] |  | is no object",
     ];
     for part in expected {
         assert!(problems.iter().any(|line| line.starts_with(part)), "{part}\nin {problems:#?}");

@@ -4,7 +4,7 @@
 //!
 //! `scripts/lab` is its door. Nothing of the host is touched: every device lives in a namespace named
 //! `vrl-NAME-…`, every file under `/run/vrouter-lab/NAME` or `/dev/shm/vrouter-lab.NAME.…`, and every process bears
-//! `VROUTER_LAB=NAME` in its environment, so that leftovers can be told apart also after a crash.
+//! `VROUTER_LAB_NAME=NAME` in its environment, so that leftovers can be told apart also after a crash.
 
 pub mod cli;
 pub mod cluster;

@@ -9,7 +9,7 @@ use anyhow::{Error, bail};
 use crate::netns::Netns;
 
 /// The environment variable that every process of a lab bears, with the lab's name.
-pub const MARKER: &str = "VROUTER_LAB";
+pub const MARKER: &str = "VROUTER_LAB_NAME";
 
 /// A lab's name: lower-case letters, digits and inner hyphens, at most 32 characters.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,6 +17,7 @@ pub struct Arguments {
     #[arg(
         long,
         global = true,
+        overrides_with = "socket",
         env = "VRCTL_SOCKET",
         default_value = "/run/vrouter/node.sock",
         value_name = "PATH"
@@ -69,8 +70,9 @@ pub enum Command {
     Status,
 }
 
-const OBJECTS: &str = "Kinds: virtual-network (vn), routing-instance (ri), virtual-router (vr), virtual-machine (vm), \
-virtual-machine-interface (vmi), instance-ip (iip), floating-ip (fip), load-balancer (lb), listener, pool, member.";
+const OBJECTS: &str = "Kinds: project (proj), virtual-network (vn), routing-instance (ri), subnet (sn), \
+virtual-router (vr), virtual-machine (vm), virtual-machine-interface (vmi), instance-ip (iip), floating-ip (fip), \
+load-balancer (lb), listener (lbl), pool (lbp), member (lbm).";
 
 /// Which routes.
 #[derive(Debug, Args)]

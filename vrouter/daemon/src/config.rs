@@ -63,7 +63,7 @@ struct Settings {
     #[arg(long, value_name = "N")]
     flow_capacity: Option<usize>,
     /// What is logged, such as `info` or `vrouter_daemon=debug`. Default: info.
-    #[arg(long, value_name = "FILTER")]
+    #[arg(long, env = "VROUTER_LOG", value_name = "FILTER")]
     log: Option<String>,
 }
 

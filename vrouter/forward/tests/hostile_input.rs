@@ -248,7 +248,7 @@ fn bombard(throws: &[Throw]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_brings_the_router_down_and_nothing_malformed_makes_a_flow(

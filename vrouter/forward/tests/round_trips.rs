@@ -246,7 +246,7 @@ fn round_trip(shape: &Shape) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 6000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_translated_there_and_back_is_what_was_sent(shape in any_shape()) {

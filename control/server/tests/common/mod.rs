@@ -273,7 +273,8 @@ impl FakeNode {
 }
 
 async fn say(out: &mpsc::Sender<v1::NodeMessage>, kind: v1::node_message::Kind) {
-    out.send(v1::NodeMessage { kind: Some(kind) }).await.unwrap();
+    // The controller may have ended the stream already.
+    out.send(v1::NodeMessage { kind: Some(kind) }).await.ok();
 }
 
 pub fn attachment(vmi: u32, pod: &str, address: [u8; 4]) -> v1::Attachment {

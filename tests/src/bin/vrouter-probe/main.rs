@@ -15,6 +15,7 @@ mod sctp;
 mod until_told;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -63,8 +64,18 @@ enum Command {
     Capture { interface: String },
 }
 
-fn main() -> Result<()> {
-    match Arguments::parse().command {
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("vrouter-probe: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
         Command::Echo { port } => echo::serve(port),
         Command::Requests(options) => print(&requests::run(&options)?),
         Command::Load(options) => print(&load::run(&options)?),

@@ -90,10 +90,8 @@ impl Held {
 
     /// The encodings of everything that is held, refused objects left out.
     pub fn encoded(&self) -> impl Iterator<Item = &[u8]> {
-        self.records
-            .values()
-            .filter(|record| record.refusal.is_none())
-            .map(|record| record.encoded.as_slice())
+        let held = self.records.iter().filter(|(key, _)| !self.refusals.contains_key(*key));
+        held.map(|(_, record)| record.encoded.as_slice())
     }
 
     /// What is to be done for this update. A delta that would not lead to its own digest is drift. After a full update
@@ -124,22 +122,22 @@ impl Held {
         }
         for put in plan.put {
             self.forget(&put.key);
-            let refusal = refusals.remove(&put.key);
             self.offered.add(put.hash);
-            if refusal.is_none() {
-                self.held.add(put.hash);
+            match refusals.remove(&put.key) {
+                Some(reason) => {
+                    self.refusals.insert(put.key.clone(), reason);
+                }
+                None => self.held.add(put.hash),
             }
-            let record = Record { encoded: put.object.encode_to_vec(), hash: put.hash, refusal };
-            self.records.insert(put.key, record);
+            self.records.insert(put.key, Record { encoded: put.object.encode_to_vec(), hash: put.hash });
         }
     }
 
     fn forget(&mut self, key: &WireKey) {
-        if let Some(record) = self.records.remove(key) {
-            self.offered.remove(record.hash);
-            if record.refusal.is_none() {
-                self.held.remove(record.hash);
-            }
+        let Some(record) = self.records.remove(key) else { return };
+        self.offered.remove(record.hash);
+        if self.refusals.remove(key).is_none() {
+            self.held.remove(record.hash);
         }
     }
 
@@ -156,20 +154,17 @@ impl Held {
 
     /// What stood in the way of a refused object may be gone now, so each is tried again with every update.
     fn refused_before(&self, changes: &Changes) -> Vec<Put> {
-        let refused = self
-            .records
-            .iter()
-            .filter(|(key, record)| record.refusal.is_some() && !changes.contains_key(*key));
-        let decoded = refused.filter_map(|(key, record)| {
-            let object = v1::Object::decode(record.encoded.as_slice()).ok()?;
+        let refused = self.refusals.keys().filter(|key| !changes.contains_key(*key));
+        let decoded = refused.filter_map(|key| {
+            let object = v1::Object::decode(self.records.get(key)?.encoded.as_slice()).ok()?;
             Some(Put::new(key.clone(), object))
         });
         decoded.collect()
     }
 
     fn is_news(&self, put: &Put) -> bool {
-        let before = self.records.get(&put.key);
-        before.is_none_or(|before| before.hash != put.hash || before.refusal.is_some())
+        let same = self.records.get(&put.key).is_some_and(|before| before.hash == put.hash);
+        !same || self.refusals.contains_key(&put.key)
     }
 
     fn offered_after(&self, remove: &[WireKey], put: &[Put]) -> Digest {

@@ -13,6 +13,7 @@ mod tests;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
 use vrouter_forward::Shared;
@@ -30,6 +31,9 @@ pub use state::State;
 use crate::control::LinkState;
 use crate::plane::DataPlane;
 use crate::state::{StateError, StateFiles};
+
+/// Tables are written to disk no more often than this.
+const STORE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Who this node is.
 #[derive(Debug, Clone)]
@@ -128,7 +132,8 @@ impl Agent {
         (state.held.version(), state.held.digest())
     }
 
-    /// Keeps the tables on disk up to date, off everybody's way: changes that come while it writes are written together.
+    /// Keeps the tables on disk up to date, off everybody's way: changes that come soon after each other are written
+    /// together.
     pub async fn keep_tables(self: Arc<Self>) {
         loop {
             self.unsaved.notified().await;
@@ -139,6 +144,7 @@ impl Agent {
                 Ok(Err(error)) => tracing::error!("the tables could not be kept: {error}"),
                 Err(error) => tracing::error!("the tables could not be kept: {error}"),
             }
+            tokio::time::sleep(STORE_INTERVAL).await;
         }
     }
 

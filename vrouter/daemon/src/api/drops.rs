@@ -1,10 +1,11 @@
 //! Dropped packets, as the local API shows them.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use vrouter_forward::DroppedPacket;
 use vrouter_forward::frame::{Ingress, PortId, Time};
-use vrouter_forward::parse::{Parsed, parse};
+use vrouter_forward::parse::{Parsed, Transport, parse};
 use vrouter_objects::DropReason;
 use vrouter_proto::v1;
 
@@ -51,12 +52,16 @@ fn summary(head: &[u8], length: usize) -> String {
     match parse(head) {
         Ok(Parsed::Arp { .. }) => format!("ARP, {length} bytes"),
         Ok(Parsed::Ip(packet)) => {
-            let (source_port, destination_port) = packet.ports();
-            let (source, destination) = (packet.source, packet.destination);
-            format!(
-                "{} {source}.{source_port} > {destination}.{destination_port}, {length} bytes",
-                packet.protocol
-            )
+            let (source, destination) = (IpAddr::from(packet.source), IpAddr::from(packet.destination));
+            let ends = match packet.header {
+                Transport::Tcp { source: from, destination: to, .. }
+                | Transport::Udp { source: from, destination: to }
+                | Transport::Sctp { source: from, destination: to } => {
+                    format!("{} > {}", SocketAddr::new(source, from), SocketAddr::new(destination, to))
+                }
+                _ => format!("{source} > {destination}"),
+            };
+            format!("{} {ends}, {length} bytes", packet.protocol)
         }
         // A head that was cut off may not parse where the whole frame did.
         Err(_) => format!("frame of {length} bytes"),

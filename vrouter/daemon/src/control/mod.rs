@@ -10,7 +10,7 @@ mod tests;
 mod update;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tonic::transport::Channel;
 
@@ -33,10 +33,13 @@ pub async fn follow(agent: Arc<Agent>, target: Target) {
     loop {
         let error = match target.connect().await {
             Ok(channel) => {
+                let begun = Instant::now();
                 let outcome = attempt(&agent, &target, channel, trust).await;
                 if outcome.applied {
-                    backoff.reset();
                     trust = Trust::Held;
+                }
+                if outcome.applied || begun.elapsed() > BACKOFF.1 {
+                    backoff.reset();
                 }
                 if outcome.error.breaks_trust() {
                     trust = Trust::Nothing;

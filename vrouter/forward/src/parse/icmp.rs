@@ -22,6 +22,8 @@ pub enum IcmpKind {
     Error,
     /// Neighbour discovery (RFC 4861): link-local, never forwarded.
     Neighbour,
+    /// Multicast listener discovery (RFC 3810): a host tells the routers of its link which groups it wants.
+    Membership,
     /// Anything else.
     Other,
 }
@@ -91,6 +93,8 @@ impl IcmpKind {
             Self::Error
         } else if family == Family::V6 && (133..=137).contains(&number) {
             Self::Neighbour
+        } else if family == Family::V6 && matches!(number, 130..=132 | 143) {
+            Self::Membership
         } else {
             Self::Other
         })

@@ -114,3 +114,6 @@ fn check_addresses(source: Address, destination: Address) -> Result<(), DropReas
         Err(DropReason::InvalidAddress)
     }
 }
+
+#[cfg(test)]
+mod tests;

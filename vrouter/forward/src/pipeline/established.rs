@@ -49,7 +49,7 @@ impl Worker {
             (_, Transport::Icmp { kind: IcmpKind::Neighbour }) => {
                 super::neighbour::answer(context, frame, packet, arrival)
             }
-            _ if packet.destination.is_multicast() => Outcome::Drop(DropReason::Multicast),
+            _ if packet.destination.is_multicast() => local::multicast(packet),
             (Fragment::Whole, Transport::Icmp { kind: IcmpKind::Error }) => {
                 error::relay(self, context, frame, packet, arrival)
             }

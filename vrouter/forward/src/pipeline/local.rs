@@ -14,6 +14,9 @@ use crate::parse::{EchoRole, Fragment, IcmpKind, IcmpTypes, Packet, Transport, r
 use crate::rewrite::address_fields;
 use vrouter_objects::IpProtocol;
 
+/// IGMP (RFC 3376), ICMPv6 listener discovery's older kin.
+const IGMP: IpProtocol = IpProtocol(2);
+
 /// Serves a packet to this node's gateway address; `None`: it is to somebody else. The gateway is on every node
 /// alike, so only local senders mean this one.
 pub(super) fn serve(
@@ -42,6 +45,17 @@ pub(super) fn serve(
         send_back(context, frame, packet.family)
             .map_or(Outcome::Drop(DropReason::InterfaceDown), Outcome::Answer),
     )
+}
+
+/// Takes what hosts tell the routers of their link about groups, which we do not forward; nothing else to a group is
+/// for us.
+pub(super) fn multicast(packet: &Packet) -> Outcome {
+    let igmp = packet.protocol == IGMP && packet.family == Family::V4;
+    match packet.header {
+        Transport::Icmp { kind: IcmpKind::Membership } => Outcome::Consume,
+        _ if igmp => Outcome::Consume,
+        _ => Outcome::Drop(DropReason::Multicast),
+    }
 }
 
 /// Turns an echo request, or a later fragment of one, into the reply.

@@ -113,6 +113,8 @@ impl Tables {
             return Err(TableError::AddressTaken { address, holder });
         }
         self.detach(vmi.id);
+        // What it had before, it need not have now.
+        self.detach(vmi.id);
         self.working.set_port(port, Some(Arc::new(PortEntry::new(&vmi, port))));
         for address in &vmi.addresses {
             let key = host_route(vmi.vrf, *address);
@@ -278,3 +280,6 @@ impl Tables {
 fn host_route(vrf: VrfId, address: std::net::IpAddr) -> RouteKey {
     RouteKey { vrf, prefix: address.into() }
 }
+
+#[cfg(test)]
+mod tests;

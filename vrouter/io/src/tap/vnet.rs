@@ -8,6 +8,7 @@ use std::num::NonZeroU16;
 use vrouter_forward::Family;
 use vrouter_forward::frame::{Checksum, Offload, SegmentKind, Segmentation};
 use vrouter_forward::offload::Layout;
+use vrouter_forward::parse::parse;
 
 /// Bytes of header before the frame.
 pub(crate) const HEADER_LEN: usize = 10;
@@ -23,8 +24,6 @@ const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 /// Beside a TCP type: the sender uses ECN, so that CWR may be set. Cutting treats CWR rightly in any case.
 const GSO_ECN: u8 = 0x80;
-
-const ETHERNET_LEN: u16 = 14;
 
 /// The header, field by field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,38 +63,38 @@ impl VnetHeader {
     }
 
     /// What a received frame's header says, if it can be true.
+    ///
+    /// A checksum is completed where the header says, at the very end, when nobody looks any more at what it overwrites:
+    /// so it must be the packet's own checksum and nothing else.
     pub(crate) fn decode(&self, frame: &[u8]) -> Result<Offload, InvalidHeader> {
-        let checksum = self.decode_checksum(frame)?;
-        let segmentation = self.decode_segmentation(frame)?;
-        Ok(Offload { checksum, segmentation })
-    }
-
-    fn decode_checksum(&self, frame: &[u8]) -> Result<Checksum, InvalidHeader> {
         if self.flags & NEEDS_CHECKSUM == 0 {
-            return Ok(if self.flags & DATA_VALID == 0 { Checksum::Unverified } else { Checksum::Valid });
+            let checksum = if self.flags & DATA_VALID == 0 { Checksum::Unverified } else { Checksum::Valid };
+            let is_plain = self.gso_type == GSO_NONE;
+            return if is_plain { Ok(Offload { checksum, segmentation: None }) } else { Err(InvalidHeader) };
         }
+        let Some(layout) = Layout::of(frame) else {
+            // What cannot be parsed is dropped for that, further on, with the very reason.
+            return if parse(frame).is_err() { Ok(Offload::default()) } else { Err(InvalidHeader) };
+        };
         let (start, offset) = (self.checksum_start, self.checksum_offset);
-        let field_end = usize::from(start) + usize::from(offset) + 2;
-        let is_within = start >= ETHERNET_LEN && field_end <= frame.len();
-        if is_within { Ok(Checksum::Partial { start, offset }) } else { Err(InvalidHeader) }
+        if (usize::from(start), usize::from(offset)) != (layout.transport(), layout.checksum_offset()) {
+            return Err(InvalidHeader);
+        }
+        let segmentation = self.decode_segmentation(&layout)?;
+        Ok(Offload { checksum: Checksum::Partial { start, offset }, segmentation })
     }
 
-    fn decode_segmentation(&self, frame: &[u8]) -> Result<Option<Segmentation>, InvalidHeader> {
+    fn decode_segmentation(&self, layout: &Layout) -> Result<Option<Segmentation>, InvalidHeader> {
         let (kind, family) = match self.gso_type & !GSO_ECN {
             GSO_NONE => return Ok(None),
-            GSO_TCPV4 => (SegmentKind::Tcp, Some(Family::V4)),
-            GSO_TCPV6 => (SegmentKind::Tcp, Some(Family::V6)),
-            GSO_UDP_L4 => (SegmentKind::Udp, None),
+            GSO_TCPV4 => (SegmentKind::Tcp, Family::V4),
+            GSO_TCPV6 => (SegmentKind::Tcp, Family::V6),
+            GSO_UDP_L4 => (SegmentKind::Udp, layout.family()),
             _ => return Err(InvalidHeader),
         };
         let size = NonZeroU16::new(self.gso_size).ok_or(InvalidHeader)?;
-        let layout = Layout::of(frame).ok_or(InvalidHeader)?;
-        let is_fitting = layout.kind() == kind
-            && family.is_none_or(|family| family == layout.family())
-            && self.flags & NEEDS_CHECKSUM != 0
-            && usize::from(self.checksum_start) == layout.transport()
-            && usize::from(self.checksum_offset) == layout.checksum_offset()
-            && usize::from(self.header_len) <= frame.len();
+        let is_fitting = (kind, family) == (layout.kind(), layout.family())
+            && usize::from(self.header_len) <= layout.end();
         if !is_fitting {
             return Err(InvalidHeader);
         }
@@ -198,16 +197,21 @@ mod tests {
         let frame = packet(Transport::Tcp4, 0, 1_000);
         let ok = tcp_header();
         assert!(ok.decode(&frame).is_ok());
+        let plain = VnetHeader { gso_type: GSO_NONE, ..ok };
         let table = [
-            ("checksum starts in the Ethernet header", VnetHeader { checksum_start: 13, gso_type: 0, ..ok }),
-            ("checksum starts behind the frame", VnetHeader { checksum_start: 2_000, gso_type: 0, ..ok }),
             (
-                "checksum field half behind the frame",
-                VnetHeader { checksum_start: 1_050, checksum_offset: 4, gso_type: 0, ..ok },
+                "checksum over the IP header too",
+                VnetHeader { checksum_start: 14, checksum_offset: 36, ..plain },
             ),
             (
+                "checksum in place of the destination",
+                VnetHeader { checksum_offset: 0, checksum_start: 30, ..plain },
+            ),
+            ("checksum in place of the ports", VnetHeader { checksum_offset: 2, ..plain }),
+            ("checksum behind the frame", VnetHeader { checksum_start: 2_000, ..plain }),
+            (
                 "offsets that overflow",
-                VnetHeader { checksum_start: u16::MAX, checksum_offset: u16::MAX, gso_type: 0, ..ok },
+                VnetHeader { checksum_start: u16::MAX, checksum_offset: u16::MAX, ..plain },
             ),
             ("no segment size", VnetHeader { gso_size: 0, ..ok }),
             ("segmentation without checksum", VnetHeader { flags: 0, ..ok }),
@@ -224,10 +228,22 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_cut_short_anywhere_is_refused_or_read_but_never_a_panic() {
+    fn what_cannot_be_parsed_is_left_to_the_parser() {
         let frame = packet(Transport::Tcp4, 0, 200);
         for len in 0..frame.len() {
-            assert_eq!(tcp_header().decode(&frame[..len]), Err(InvalidHeader));
+            assert_eq!(tcp_header().decode(&frame[..len]), Ok(Offload::default()), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn only_tcp_and_udp_packets_have_partial_checksums() {
+        let mut fragment = packet(Transport::Udp4, 0, 200);
+        fragment[20] = 0x20;
+        let mut sctp = packet(Transport::Udp4, 0, 200);
+        sctp[23] = 132;
+        for frame in [fragment, sctp] {
+            let header = VnetHeader { checksum_offset: 6, gso_type: GSO_NONE, ..tcp_header() };
+            assert_eq!(header.decode(&frame), Err(InvalidHeader));
         }
     }
 

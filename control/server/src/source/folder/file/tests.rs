@@ -27,7 +27,7 @@ fn lists_of_any_kind_are_taken_apart() {
     let contents = Contents::read("f", text, None);
     assert_eq!(names(&contents), ["Service default/a", "Pod x/b"]);
     assert_eq!(contents.problems.len(), 1);
-    assert_eq!(contents.problems[0].object, "items[1].items[1].");
+    assert_eq!(contents.problems[0].object, "items[1].items[1]");
 }
 
 #[test]

@@ -1,0 +1,97 @@
+//! The real process in network namespaces of the test's own, against a controller that says one thing. Needs root.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{Controller, Netns, Node, Pod};
+use vrouter_proto::v1;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_outlives_the_node_and_the_controller() {
+    let underlay = Netns::new("life");
+    underlay.run("ip address add 172.30.0.1/24 dev lo");
+    let controller = Controller::start(&underlay).await;
+    let mut node = Node::start(&underlay).await;
+    node.tables(1).await;
+
+    let pod = Pod::new("life-pod");
+    let attached = node.attach(&pod).await.unwrap();
+    assert_eq!(attached.mtu, 65_486, "the loopback's MTU less the tunnel's headers");
+    let link = pod.netns.run("ip -o link show eth0");
+    assert!(link.contains("02:50:00:00:00:64") && link.contains("mtu 65486"), "{link}");
+    assert_eq!(node.attach(&pod).await.unwrap(), attached, "asked again, it is the same");
+
+    pod.configure(&attached);
+    pod.netns.run("ping -c 1 -W 2 10.244.0.1");
+    pod.netns.run("ping -c 1 -W 2 fd00:10:244::1");
+
+    let twin = Node::command(&underlay).output().unwrap();
+    let said = String::from_utf8(twin.stderr).unwrap();
+    assert!(!twin.status.success() && said.contains("another vrouter is running"), "{said}");
+
+    drop(controller);
+    node.kill();
+    let mut node = Node::start_again(node).await;
+    assert_eq!(node.attach(&pod).await.unwrap(), attached, "it goes on where it was");
+    pod.netns.run("ping -c 1 -W 2 10.244.0.1");
+
+    node.detach(&pod).await;
+    node.detach(&pod).await;
+    assert!(!pod.netns.run("ip -o link").contains("eth0"));
+    assert!(node.stop().success(), "SIGTERM ends it well");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_3_stopped_in_order_it_leaves_the_pods_interface_and_takes_it_up_again() {
+    let underlay = Netns::new("stop");
+    underlay.run("ip address add 172.30.0.1/24 dev lo");
+    let controller = Controller::start(&underlay).await;
+    let mut node = Node::start(&underlay).await;
+    node.tables(1).await;
+    let pod = Pod::new("stop-pod");
+    let attached = node.attach(&pod).await.unwrap();
+    pod.configure(&attached);
+
+    node.shutdown().await;
+    assert!(node.wait().success());
+    assert!(!node.socket().exists());
+    assert!(pod.netns.run("ip -o link show eth0").contains("NO-CARRIER"), "it stays, without a carrier");
+
+    let mut node = Node::start_again(node).await;
+    pod.netns.run("ping -c 1 -W 2 10.244.0.1");
+    let report = node.client().await.status(v1::NodeStatusRequest {}).await.unwrap().into_inner();
+    assert_eq!((report.interfaces, report.applied_version), (1, 1));
+    drop(controller);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_is_gone_is_forgotten_and_the_controller_told() {
+    let underlay = Netns::new("gone");
+    underlay.run("ip address add 172.30.0.1/24 dev lo");
+    let mut controller = Controller::start(&underlay).await;
+    let mut node = Node::start(&underlay).await;
+    assert!(controller.hello().await.attachments.is_empty());
+    node.tables(1).await;
+    let pod = Pod::new("gone-pod");
+    node.attach(&pod).await.unwrap();
+    node.kill();
+    drop(pod);
+
+    let _node = Node::start_again(node).await;
+    assert!(controller.hello().await.attachments.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_never_saw_a_controller_says_so() {
+    let underlay = Netns::new("alone");
+    let mut node = Node::start(&underlay).await;
+    let pod = Pod::new("alone-pod");
+    // Until it has tried once, it is worth waiting.
+    let error = node.attach(&pod).await.unwrap_err();
+    assert_eq!(error.code(), tonic::Code::Unavailable);
+    assert_eq!(error.message(), "no controller is connected, and no addresses are leased to this node");
+    assert!(!pod.netns.run("ip -o link").contains("eth0"));
+    let report = tokio::time::timeout(Duration::from_secs(20), node.report()).await.unwrap();
+    assert!(report.controller_error.contains("cannot connect"), "{}", report.controller_error);
+}
