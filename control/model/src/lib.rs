@@ -23,7 +23,7 @@ mod name;
 mod problem;
 mod tables;
 
-pub use allocate::State;
+pub use allocate::{State, StateChange};
 pub use config::{ModelConfig, VirtualNetwork};
 pub use document::{Document, DocumentKind};
 pub use error::ModelError;

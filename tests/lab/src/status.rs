@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::cluster;
 use crate::name::LabName;
 use crate::object::Name;
-use crate::state::{DataPath, Node, Phase, Pod, State};
+use crate::state::{DataPath, Node, Phase, Pod, Readiness, State};
 use crate::underlay;
 
 /// The whole, in the shape that programs rely on.
@@ -43,6 +43,8 @@ struct PodStatus {
     node: String,
     ips: Vec<IpAddr>,
     phase: &'static str,
+    #[serde(skip)]
+    ready: &'static str,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -88,12 +90,13 @@ impl Status {
                 .map(|node| vec![node.name.clone(), node.address.to_string(), node.data_path.into()]),
         );
         let pods = table(
-            &["NAMESPACE", "POD", "PHASE", "NODE", "ADDRESSES"],
+            &["NAMESPACE", "POD", "PHASE", "READY", "NODE", "ADDRESSES"],
             self.pods.iter().map(|pod| {
                 vec![
                     pod.namespace.clone(),
                     pod.name.clone(),
                     pod.phase.into(),
+                    pod.ready.into(),
                     pod.node.clone(),
                     join(&pod.ips),
                 ]
@@ -138,7 +141,11 @@ impl PodStatus {
             Phase::Terminating(_) => "Terminating",
         };
         let Name { namespace, name } = pod.name.clone();
-        Self { namespace, name, node: pod.node.clone(), ips: pod.addresses.clone(), phase }
+        let ready = match (phase, pod.readiness) {
+            ("Running" | "Terminating", Readiness::Ready) => "yes",
+            _ => "no",
+        };
+        Self { namespace, name, node: pod.node.clone(), ips: pod.addresses.clone(), phase, ready }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The node: everything put together, and taken apart again in order.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,7 @@ pub async fn run(config: Config) -> Result<()> {
     };
     let keeper = tokio::spawn(Arc::clone(&agent).keep_tables());
     let channel = tokio::spawn(control::follow(Arc::clone(&agent), config.control));
-    println!("vrouter ready");
+    writeln!(std::io::stdout(), "vrouter ready").context("standard output")?;
     tracing::info!("node {} is ready, {} workers", config.node, config.workers);
 
     stop.notified().await;

@@ -58,7 +58,7 @@ async fn ctrl_3_stopped_in_order_it_leaves_the_pods_interface_and_takes_it_up_ag
     assert!(!node.socket().exists());
     assert!(pod.netns.run("ip -o link show eth0").contains("NO-CARRIER"), "it stays, without a carrier");
 
-    let mut node = Node::start_again(node).await;
+    let node = Node::start_again(node).await;
     pod.netns.run("ping -c 1 -W 2 10.244.0.1");
     let report = node.client().await.status(v1::NodeStatusRequest {}).await.unwrap().into_inner();
     assert_eq!((report.interfaces, report.applied_version), (1, 1));

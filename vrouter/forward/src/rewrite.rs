@@ -3,7 +3,7 @@
 use vrouter_objects::{DropReason, IpProtocol};
 
 use crate::address::{Address, Family};
-use crate::checksum::{Delta, sctp_crc};
+use crate::checksum::{Delta, header_checksum, sctp_crc, transport_checksum};
 use crate::frame::{Checksum, Offload};
 use crate::parse::{Fragment, Packet, TcpFlags, Transport, read_u16, read_u32, write_u16, write_u32};
 
@@ -270,7 +270,7 @@ pub(crate) fn translate_error(
 ) {
     translate_quoted(bytes, packet.family, quoted, inner);
     let ip = usize::from(packet.ip);
-    let (source_at, destination_at, len) = address_fields(packet.family);
+    let (source_at, destination_at, _) = address_fields(packet.family);
     let mut delta = Delta::default();
     if let Some(source) = outer.source {
         delta = replace_address(bytes, ip + source_at, source.address, delta);
@@ -279,18 +279,29 @@ pub(crate) fn translate_error(
         delta = replace_address(bytes, ip + destination_at, destination.address, delta);
     }
     adjust_ip_checksum(bytes, ip, packet.family, delta);
-    let (transport, end) = (usize::from(packet.transport), packet.end as usize);
+    let transport = usize::from(packet.transport);
     write_u16(bytes, transport + 2, 0);
-    let checksum = match packet.family {
-        Family::V4 => crate::checksum::header_checksum(&bytes[transport..end]),
-        Family::V6 => crate::checksum::transport_checksum(
-            &bytes[ip + source_at..ip + source_at + len],
-            &bytes[ip + destination_at..ip + destination_at + len],
-            IpProtocol::ICMPV6.0,
-            &bytes[transport..end],
-        ),
-    };
+    let checksum = icmp_checksum(bytes, packet);
     write_u16(bytes, transport + 2, checksum);
+}
+
+/// Whether an ICMP message is as its sender sent it.
+pub(crate) fn has_valid_icmp_checksum(bytes: &[u8], packet: &Packet) -> bool {
+    // Over a message with its checksum in place, the checksum is zero.
+    icmp_checksum(bytes, packet) == 0
+}
+
+fn icmp_checksum(bytes: &[u8], packet: &Packet) -> u16 {
+    let (ip, message) = (usize::from(packet.ip), usize::from(packet.transport)..packet.end as usize);
+    let (source_at, destination_at, len) = address_fields(packet.family);
+    let field = |at: usize| &bytes[ip + at..ip + at + len];
+    match packet.family {
+        Family::V4 => header_checksum(&bytes[message]),
+        Family::V6 => {
+            let protocol = IpProtocol::ICMPV6.0;
+            transport_checksum(field(source_at), field(destination_at), protocol, &bytes[message])
+        }
+    }
 }
 
 fn translate_quoted(bytes: &mut [u8], family: Family, quoted: &crate::parse::Quoted, inner: &Translation) {

@@ -100,7 +100,7 @@ fn ipv6(packet: &PacketBuilder) -> Vec<Malformed> {
         ("to loopback", destination(&loopback), InvalidAddress),
         ("to nobody", destination(&[0; 16]), InvalidAddress),
         ("to a mapped address", destination(&mapped), InvalidAddress),
-        ("land", destination(&frame[IP + 8..IP + 24].to_vec()), InvalidAddress),
+        ("land", destination(&frame[IP + 8..IP + 24]), InvalidAddress),
     ]
 }
 

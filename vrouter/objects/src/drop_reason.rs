@@ -75,7 +75,6 @@ drop_reasons! {
     IcmpUnrelated, "icmp-unrelated", Flow, "An ICMP error about a packet that no flow sent.";
     FragmentTimeout, "fragment-timeout", Fragment, "Later fragments whose first one did not come in time.";
     FragmentLimit, "fragment-limit", Fragment, "More datagrams in fragments, or more held fragments, than may be.";
-    FragmentOverlap, "fragment-overlap", Fragment, "A fragment that overlaps or contradicts another (RFC 5722).";
 }
 
 /// The part of the packet's way a [`DropReason`] belongs to.

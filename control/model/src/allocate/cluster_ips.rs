@@ -37,8 +37,8 @@ impl FloatingIps {
         let mut numbers = (from..=last).chain(first + band..from).chain(first..first + band);
         let address = family::address(family, numbers.find(free)?);
         self.give(address, service)?;
-        self.last_picked.retain(|picked| Family::from(*picked) != family);
-        self.last_picked.push(address);
+        self.given.last_picked.retain(|picked| Family::from(*picked) != family);
+        self.given.last_picked.push(address);
         Some(address)
     }
 
@@ -46,19 +46,25 @@ impl FloatingIps {
     pub fn release(&mut self, address: IpAddr) {
         if let Some(floating_ip) = self.by_address.remove(&address) {
             self.by_service.remove(&floating_ip.service, &address);
+            self.changed.insert(address);
         }
     }
 
     fn give(&mut self, address: IpAddr, service: &NamespacedName) -> Option<()> {
-        let id = self.ids.next()?;
+        let id = self.given.ids.next()?;
         let allocation = FloatingIpAllocation { id, service: service.clone(), listeners: BTreeMap::new() };
         self.by_address.insert(address, allocation);
         self.by_service.insert(service.clone(), address);
+        self.changed.insert(address);
         Some(())
     }
 
     fn last_picked(&self, prefix: IpNet) -> Option<u128> {
-        self.last_picked.iter().find(|picked| prefix.contains(*picked)).map(|picked| family::number(*picked))
+        self.given
+            .last_picked
+            .iter()
+            .find(|picked| prefix.contains(*picked))
+            .map(|picked| family::number(*picked))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Cluster addresses, and the ids of what hangs on them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -17,23 +17,36 @@ use crate::multimap::Multimap;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(from = "Saved", into = "Saved")]
 pub struct FloatingIps {
+    pub(super) given: Given,
+    pub(super) by_address: BTreeMap<IpAddr, FloatingIpAllocation>,
+    pub(super) by_service: Multimap<NamespacedName, IpAddr>,
+    /// Addresses whose allocation changed since changes were last taken.
+    pub(super) changed: BTreeSet<IpAddr>,
+}
+
+/// How far numbers and addresses have been given.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Given {
     pub(super) ids: Counter,
     pub(super) listeners: Counter,
     pub(super) members: Counter,
-    pub(super) by_address: BTreeMap<IpAddr, FloatingIpAllocation>,
-    pub(super) by_service: Multimap<NamespacedName, IpAddr>,
-    /// Where the search for a free address goes on, per family: the last one that was given.
+    /// Where the search for a free address goes on, per family: the last one that was picked.
     pub(super) last_picked: Vec<IpAddr>,
 }
 
 /// The part of it that is saved; the rest follows from it.
 #[derive(Serialize, Deserialize)]
 struct Saved {
-    ids: Counter,
-    listeners: Counter,
-    members: Counter,
+    given: Given,
     by_address: BTreeMap<IpAddr, FloatingIpAllocation>,
-    last_picked: Vec<IpAddr>,
+}
+
+/// What of it changed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FloatingIpChanges {
+    given: Given,
+    /// Each address with its allocation, or without one.
+    addresses: Vec<(IpAddr, Option<FloatingIpAllocation>)>,
 }
 
 /// One cluster address.
@@ -118,7 +131,7 @@ impl FloatingIps {
     pub fn take_listener(&mut self, address: IpAddr, key: ListenerKey) -> Option<ListenerAllocation> {
         match self.by_address.get_mut(&address)?.listeners.remove(&key) {
             Some(listener) => Some(listener),
-            None => Some(ListenerAllocation { id: self.listeners.next()?, members: BTreeMap::new() }),
+            None => Some(ListenerAllocation { id: self.given.listeners.next()?, members: BTreeMap::new() }),
         }
     }
 
@@ -131,12 +144,45 @@ impl FloatingIps {
 
     /// An id for a new member.
     pub fn next_member(&mut self) -> Option<MemberId> {
-        self.members.next()
+        self.given.members.next()
     }
 
-    /// All that hangs on these addresses, to see later whether it changed.
-    pub fn snapshot(&self, addresses: &[IpAddr]) -> Vec<FloatingIpAllocation> {
-        addresses.iter().filter_map(|address| self.by_address.get(address).cloned()).collect()
+    /// What hangs on these addresses now, for [`Self::note_changes`].
+    pub fn snapshot(&self, addresses: &[IpAddr]) -> Vec<(IpAddr, Option<FloatingIpAllocation>)> {
+        addresses.iter().map(|&address| (address, self.by_address.get(&address).cloned())).collect()
+    }
+
+    /// Notes where something else hangs on an address than before.
+    pub fn note_changes(&mut self, before: Vec<(IpAddr, Option<FloatingIpAllocation>)>) {
+        for (address, before) in before {
+            if self.by_address.get(&address) != before.as_ref() {
+                self.changed.insert(address);
+            }
+        }
+    }
+
+    /// What changed since this was last asked; `None`: nothing did.
+    pub fn take_changes(&mut self) -> Option<FloatingIpChanges> {
+        if self.changed.is_empty() {
+            return None;
+        }
+        let changed = std::mem::take(&mut self.changed).into_iter();
+        let addresses = changed.map(|address| (address, self.by_address.get(&address).cloned())).collect();
+        Some(FloatingIpChanges { given: self.given.clone(), addresses })
+    }
+
+    /// Makes a change that was taken from the state after this one.
+    pub(super) fn replay(&mut self, changes: FloatingIpChanges) {
+        self.given = changes.given;
+        for (address, allocation) in changes.addresses {
+            if let Some(old) = self.by_address.remove(&address) {
+                self.by_service.remove(&old.service, &address);
+            }
+            if let Some(new) = allocation {
+                self.by_service.insert(new.service.clone(), address);
+                self.by_address.insert(address, new);
+            }
+        }
     }
 
     /// Whether the state agrees with itself.
@@ -144,9 +190,9 @@ impl FloatingIps {
         for (address, floating_ip) in &self.by_address {
             let listeners = floating_ip.listeners.values();
             let mut members = listeners.clone().flat_map(|listener| listener.members.values());
-            let given = self.ids.has_given(floating_ip.id.get())
-                && listeners.clone().all(|listener| self.listeners.has_given(listener.id.get()))
-                && members.all(|member| self.members.has_given(member.id.get()));
+            let given = self.given.ids.has_given(floating_ip.id.get())
+                && listeners.clone().all(|listener| self.given.listeners.has_given(listener.id.get()))
+                && members.all(|member| self.given.members.has_given(member.id.get()));
             if !given {
                 return Err(format!(
                     "address {address} of {} has ids that were never given",
@@ -164,15 +210,14 @@ impl From<Saved> for FloatingIps {
         for (&address, floating_ip) in &saved.by_address {
             by_service.insert(floating_ip.service.clone(), address);
         }
-        let Saved { ids, listeners, members, by_address, last_picked } = saved;
-        Self { ids, listeners, members, by_address, by_service, last_picked }
+        let Saved { given, by_address } = saved;
+        Self { given, by_address, by_service, changed: BTreeSet::new() }
     }
 }
 
 impl From<FloatingIps> for Saved {
     fn from(state: FloatingIps) -> Self {
-        let FloatingIps { ids, listeners, members, by_address, last_picked, .. } = state;
-        Self { ids, listeners, members, by_address, last_picked }
+        Self { given: state.given, by_address: state.by_address }
     }
 }
 

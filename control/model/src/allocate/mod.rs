@@ -10,9 +10,9 @@ mod nodes;
 use serde::{Deserialize, Serialize};
 
 use crate::ModelError;
-use crate::index::Attachments;
+use crate::index::{AttachmentChange, Attachments};
 
-pub use floating_ips::{FloatingIps, ListenerAllocation, ListenerKey, MemberAllocation};
+pub use floating_ips::{FloatingIpChanges, FloatingIps, ListenerAllocation, ListenerKey, MemberAllocation};
 pub use nodes::{Block, BlockFault, NodeAllocation, Nodes};
 
 /// What must outlive the process: what was given out, and what the nodes reported to be attached.
@@ -26,7 +26,34 @@ pub struct State {
     pub(crate) attachments: Attachments,
 }
 
+/// What of a state changed. Replayed in order on the state that it was taken from, changes lead to the state after.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct StateChange {
+    /// Few and small: as a whole.
+    pub(crate) nodes: Option<Nodes>,
+    pub(crate) floating_ips: Option<FloatingIpChanges>,
+    pub(crate) attachments: Vec<AttachmentChange>,
+}
+
+impl StateChange {
+    /// Whether nothing changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_none() && self.floating_ips.is_none() && self.attachments.is_empty()
+    }
+}
+
 impl State {
+    /// Makes a change that was taken from the state after this one.
+    pub fn replay(&mut self, change: StateChange) {
+        if let Some(nodes) = change.nodes {
+            self.nodes = nodes;
+        }
+        if let Some(floating_ips) = change.floating_ips {
+            self.floating_ips.replay(floating_ips);
+        }
+        self.attachments.replay(change.attachments);
+    }
+
     /// Refuses a state that contradicts itself.
     pub(crate) fn check(&self) -> Result<(), ModelError> {
         self.nodes.check().and_then(|()| self.floating_ips.check()).map_err(ModelError::State)

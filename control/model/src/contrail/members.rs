@@ -75,14 +75,20 @@ impl Builder<'_> {
                 findings.add("", message);
                 candidates = candidates.into_iter().take(room).collect();
             }
-            let listener = self.listener(address, port, candidates)?;
+            let listener = self.listener(address, port, candidates, room)?;
             room = room.saturating_sub(listener.members.len());
             listeners.push(listener);
         }
         Some(FloatingIp { id: self.ids.floating_ip(address)?, address, listeners })
     }
 
-    fn listener(&mut self, address: IpAddr, port: &ServicePort, candidates: Candidates) -> Option<Listener> {
+    fn listener(
+        &mut self,
+        address: IpAddr,
+        port: &ServicePort,
+        candidates: Candidates,
+        room: usize,
+    ) -> Option<Listener> {
         let any_ready = candidates.values().any(|candidate| candidate.condition == Condition::Ready);
         let ListenerAllocation { id, members: mut known } = self.ids.take_listener(address, key(port))?;
         let mut members = Vec::with_capacity(candidates.len());
@@ -99,7 +105,7 @@ impl Builder<'_> {
         if port.protocol == ServiceProtocol::Tcp {
             members.extend(known.into_iter().filter_map(|(endpoint, known)| self.leaver(endpoint, known)));
         }
-        members.truncate(MAX_MEMBERS);
+        members.truncate(room);
         members.sort_by_key(|member| member.id);
         let kept =
             members.iter().map(|member| (member.endpoint, MemberAllocation::of(member.id, member.vmi)));

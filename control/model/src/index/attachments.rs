@@ -1,6 +1,6 @@
 //! What the nodes report to be attached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,18 @@ pub struct Attachments {
     by_pod: Multimap<NamespacedName, (String, VmiId)>,
     by_address: Multimap<(VrfId, IpAddr), (String, VmiId)>,
     last_sequence: u64,
+    /// What changed since changes were last taken.
+    changed: BTreeSet<(String, VmiId)>,
+}
+
+/// An attachment that is new, different or gone.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AttachmentChange {
+    node: String,
+    #[serde(with = "given")]
+    vmi: VmiId,
+    /// `None`: it is gone.
+    attached: Option<Attached>,
 }
 
 impl From<Vec<Attached>> for Attachments {
@@ -62,6 +74,7 @@ impl From<Vec<Attached>> for Attachments {
         for attached in list {
             attachments.put(attached);
         }
+        attachments.changed.clear();
         attachments
     }
 }
@@ -95,6 +108,31 @@ impl Attachments {
         self.latest_first(self.by_address.get(&(vrf, address)))
     }
 
+    /// What changed since this was last asked.
+    pub fn take_changes(&mut self) -> Vec<AttachmentChange> {
+        let changed = std::mem::take(&mut self.changed).into_iter();
+        changed
+            .map(|key| {
+                let attached = self.by_vmi.get(&key).cloned();
+                AttachmentChange { node: key.0, vmi: key.1, attached }
+            })
+            .collect()
+    }
+
+    /// Whether something changed since changes were last taken.
+    pub fn has_changes(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// Makes changes that were taken from the state after this one.
+    pub fn replay(&mut self, changes: Vec<AttachmentChange>) {
+        for AttachmentChange { node, vmi, attached } in changes {
+            self.remove(&(node, vmi));
+            attached.into_iter().for_each(|attached| self.put(attached));
+        }
+        self.changed.clear();
+    }
+
     fn latest_first<'a>(&'a self, keys: impl Iterator<Item = &'a (String, VmiId)>) -> Vec<&'a Attached> {
         let mut list: Vec<&Attached> = keys.filter_map(|key| self.by_vmi.get(key)).collect();
         list.sort_by_key(|attached| std::cmp::Reverse(attached.sequence));
@@ -109,11 +147,13 @@ impl Attachments {
         for &address in &attached.attachment.addresses {
             self.by_address.insert((attached.attachment.vrf, address), key.clone());
         }
+        self.changed.insert(key.clone());
         self.by_vmi.insert(key, attached);
     }
 
     fn remove(&mut self, key: &(String, VmiId)) -> Option<Attached> {
         let attached = self.by_vmi.remove(key)?;
+        self.changed.insert(key.clone());
         self.by_pod.remove(&attached.attachment.pod, key);
         for &address in &attached.attachment.addresses {
             self.by_address.remove(&(attached.attachment.vrf, address), key);
@@ -123,27 +163,22 @@ impl Attachments {
 }
 
 impl Index {
-    /// A node reports an interface that is up. Returns whether that is news.
-    pub fn attach(&mut self, node: &str, attachment: Attachment) -> bool {
+    /// A node reports an interface that is up.
+    pub fn attach(&mut self, node: &str, attachment: Attachment) {
         let key = (node.to_owned(), attachment.vmi);
         if self.attachments.by_vmi.get(&key).is_some_and(|known| known.attachment == attachment) {
-            return false;
+            return;
         }
         self.detach(node, attachment.vmi);
         let sequence = self.attachments.last_sequence + 1;
         self.touch_attachment(&attachment);
         self.attachments.put(Attached { node: node.to_owned(), sequence, attachment });
-        true
     }
 
-    /// A node reports that an interface is gone. Returns whether it was there.
-    pub fn detach(&mut self, node: &str, vmi: VmiId) -> bool {
-        match self.attachments.remove(&(node.to_owned(), vmi)) {
-            Some(attached) => {
-                self.touch_attachment(&attached.attachment);
-                true
-            }
-            None => false,
+    /// A node reports that an interface is gone.
+    pub fn detach(&mut self, node: &str, vmi: VmiId) {
+        if let Some(attached) = self.attachments.remove(&(node.to_owned(), vmi)) {
+            self.touch_attachment(&attached.attachment);
         }
     }
 

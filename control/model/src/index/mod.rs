@@ -18,7 +18,7 @@ use crate::multimap::Multimap;
 use crate::problem::{Finding, Findings};
 use crate::{NamespacedName, Problem};
 
-pub use attachments::{Attached, Attachment, Attachments};
+pub use attachments::{Attached, Attachment, AttachmentChange, Attachments};
 pub use dirty::Dirty;
 
 /// Where an object came from, for messages: a file, or an API object's address.

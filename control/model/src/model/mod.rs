@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use vrouter_objects::{Object, VmiId, VrfId};
 
-use crate::allocate::{FloatingIps, Nodes, State};
+use crate::allocate::{FloatingIps, Nodes, State, StateChange};
 use crate::contrail::LoadBalancer;
 use crate::index::{Attachment, Index, Origin};
 use crate::kube::{Kind, KubeObject, ObjectRef};
@@ -34,7 +34,7 @@ pub struct Model {
     findings: FindingsBook<ObjectRef>,
     /// Nodes that want a block and have none: they try again whenever one may have become free.
     unplaced: BTreeSet<String>,
-    state_changed: bool,
+    nodes_changed: bool,
 }
 
 /// What one round of settling did.
@@ -42,8 +42,8 @@ pub struct Model {
 pub struct Settlement {
     /// What is different in the tables now.
     pub changes: Vec<Change>,
-    /// Whether the state must be saved before the changes may be published.
-    pub state_changed: bool,
+    /// What of the state changed, and must be saved before the changes may be published; `None`: nothing.
+    pub state: Option<StateChange>,
     /// How many units were recomputed.
     pub recomputed: usize,
 }
@@ -68,7 +68,7 @@ impl Model {
             tables,
             findings: FindingsBook::default(),
             unplaced: BTreeSet::new(),
-            state_changed: false,
+            nodes_changed: false,
         })
     }
 
@@ -99,16 +99,16 @@ impl Model {
     /// A node reports an interface that is up.
     pub fn attach(&mut self, node: &str, attachment: Attachment) {
         let vmi = attachment.vmi;
-        self.state_changed |= self.index.attach(node, attachment);
+        self.index.attach(node, attachment);
         if self.nodes.note_vmi(node, vmi) {
-            self.state_changed = true;
+            self.nodes_changed = true;
             self.index.dirty.nodes.insert(node.to_owned());
         }
     }
 
     /// A node reports that an interface is gone.
     pub fn detach(&mut self, node: &str, vmi: VmiId) {
-        self.state_changed |= self.index.detach(node, vmi);
+        self.index.detach(node, vmi);
     }
 
     /// A node reports everything that is attached: what else was known of it is gone.
@@ -126,18 +126,17 @@ impl Model {
 
     /// Whether something was recorded that the tables do not show yet.
     pub fn is_settled(&self) -> bool {
-        self.index.dirty.is_empty() && !self.state_changed && !self.tables.has_changes()
+        self.index.dirty.is_empty()
+            && !self.tables.has_changes()
+            && !self.nodes_changed
+            && !self.index.attachments.has_changes()
     }
 
     /// Brings the tables up to date with everything recorded, recomputing what depends on it and nothing else.
     pub fn settle(&mut self) -> Settlement {
         let recomputed =
             self.settle_nodes() + self.settle_pods() + self.settle_addresses() + self.settle_services();
-        Settlement {
-            changes: self.tables.take_changes(),
-            state_changed: std::mem::take(&mut self.state_changed),
-            recomputed,
-        }
+        Settlement { changes: self.tables.take_changes(), state: self.take_state_change(), recomputed }
     }
 
     /// Whether there is a Node of this name.
@@ -155,6 +154,15 @@ impl Model {
     /// All tables as they are now.
     pub fn tables(&self) -> impl Iterator<Item = (&Layer, &Arc<Object>)> {
         self.tables.iter()
+    }
+
+    fn take_state_change(&mut self) -> Option<StateChange> {
+        let change = StateChange {
+            nodes: std::mem::take(&mut self.nodes_changed).then(|| self.nodes.clone()),
+            floating_ips: self.floating_ips.take_changes(),
+            attachments: self.index.attachments.take_changes(),
+        };
+        (!change.is_empty()).then_some(change)
     }
 
     fn settle_pods(&mut self) -> usize {

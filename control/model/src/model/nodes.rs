@@ -49,7 +49,7 @@ impl Model {
             };
             self.tables.replace(Unit::Node(name.clone()), placed);
         }
-        self.state_changed |= self.nodes != before;
+        self.nodes_changed |= self.nodes != before;
         names.len()
     }
 

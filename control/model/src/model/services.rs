@@ -115,7 +115,6 @@ impl Model {
                 });
                 if !keep {
                     self.floating_ips.release(address);
-                    self.state_changed = true;
                     let waiting: Vec<_> = self.index.services_requesting(address).cloned().collect();
                     self.index.dirty.services.extend(waiting.into_iter().filter(|other| other != service));
                 }
@@ -139,9 +138,7 @@ impl Model {
         for Wanted { service, addresses: wanted } in by_age {
             for wanted in wanted {
                 let WantedAddress::Given(field, address) = wanted else { continue };
-                let new = self.floating_ips.holder(*address).is_none();
                 if self.floating_ips.claim(*address, service) {
-                    self.state_changed |= new;
                     addresses.entry(service.clone()).or_default().push(*address);
                 } else {
                     let holder = self.floating_ips.holder(*address);
@@ -190,7 +187,6 @@ impl Model {
             return held;
         }
         let prefix = self.config.services.prefix(family)?;
-        self.state_changed = true;
         self.floating_ips.pick(prefix, service)
     }
 
@@ -212,7 +208,7 @@ impl Model {
             service_vrf: self.config.services.vrf,
         };
         let load_balancer = builder.build(service, record, addresses, findings);
-        self.state_changed |= before != self.floating_ips.snapshot(addresses);
+        self.floating_ips.note_changes(before);
         for address in load_balancer.member_addresses() {
             self.users.insert(address, service.clone());
         }

@@ -16,6 +16,8 @@ use vrouter_objects::{
 pub struct Cluster {
     pub model: Model,
     pub tables: BTreeMap<(Layer, ObjectKey), Arc<Object>>,
+    /// What was saved, change by change.
+    saved: State,
 }
 
 pub fn config() -> ModelConfig {
@@ -35,12 +37,14 @@ impl Cluster {
     }
 
     pub fn from_state(state: State) -> Self {
-        Self { model: Model::new(config(), state).unwrap(), tables: BTreeMap::new() }
+        Self { model: Model::new(config(), state.clone()).unwrap(), tables: BTreeMap::new(), saved: state }
     }
 
     /// What a restarted controller would go on from.
     pub fn saved_state(&self) -> State {
-        serde_json::from_str(&serde_json::to_string(&self.model.state()).unwrap()).unwrap()
+        let (saved, whole) = (serde_json::to_value(&self.saved), serde_json::to_value(self.model.state()));
+        assert_eq!(saved.unwrap(), whole.unwrap(), "the saved changes do not add up to the state");
+        self.saved.clone()
     }
 
     /// Applies an object and settles.
@@ -74,6 +78,9 @@ impl Cluster {
     /// Settles, and returns how many units were recomputed.
     pub fn settle(&mut self) -> usize {
         let settlement = self.model.settle();
+        if let Some(change) = settlement.state {
+            self.saved.replay(serde_json::from_str(&serde_json::to_string(&change).unwrap()).unwrap());
+        }
         for change in settlement.changes {
             match change.object {
                 Some(object) => self.tables.insert((change.layer, change.key), object),

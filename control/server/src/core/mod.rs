@@ -20,7 +20,7 @@ use vrouter_proto::{Digest, v1};
 use crate::ServerError;
 use crate::published::Published;
 use crate::source::Event;
-use crate::store::Store;
+use crate::store::{Stamp, Store};
 use sessions::Node;
 use settle::Waiter;
 
@@ -114,19 +114,29 @@ pub enum NodeMessage {
     Synced(u64),
 }
 
+/// How the state is to be saved next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NextSave {
+    /// As a whole: at the start, after a failure, and when the journal has grown large.
+    Whole,
+    /// What changed is enough.
+    Change,
+}
+
 /// The core.
 pub struct Core {
     model: Model,
     published: Published,
     store: Store,
     version: Version,
-    /// Versions up to this one may be given out without saving first.
-    version_ceiling: u64,
+    /// What the last save told: versions up to its ceiling may be given out without saving first.
+    saved: Stamp,
+    next_save: NextSave,
     nodes: BTreeMap<String, Node>,
     generations: u64,
     source_problems: Vec<Problem>,
     unlisted: BTreeSet<Kind>,
-    /// Changes that may not be published before the state is saved.
+    /// Changes that may not be published before the state is saved, which failed.
     unsaved: Option<Vec<Change>>,
     publish_at: Option<Instant>,
     waiters: Vec<Waiter>,
@@ -136,13 +146,14 @@ pub struct Core {
 impl Core {
     /// A core that goes on from the saved state.
     pub fn new(config: ModelConfig, store: Store) -> Result<Self, ServerError> {
-        let saved = store.load()?;
+        let (saved, state) = store.load()?;
         Ok(Self {
-            model: Model::new(config, saved.state)?,
+            model: Model::new(config, state)?,
             published: Published::default(),
             store,
             version: Version(saved.version_ceiling),
-            version_ceiling: saved.version_ceiling,
+            saved,
+            next_save: NextSave::Whole,
             nodes: BTreeMap::new(),
             generations: 0,
             source_problems: Vec::new(),

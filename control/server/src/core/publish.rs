@@ -1,10 +1,13 @@
 //! Publishing: settle the model, save what it gave out, then send each node what changed for it.
 
+use std::io;
+
 use tokio::time::Instant;
-use vrouter_control_model::Layer;
+use vrouter_control_model::{Layer, StateChange};
 use vrouter_objects::{ObjectKey, Version};
 
-use super::{Core, SAVE_RETRY};
+use super::{Core, NextSave, SAVE_RETRY};
+use crate::store::{Journal, Stamp};
 
 /// So many versions are reserved with one save.
 const VERSIONS_PER_SAVE: u64 = 1024;
@@ -15,11 +18,12 @@ impl Core {
         self.publish_at = None;
         let started = Instant::now();
         let settlement = self.model.settle();
-        let must_save =
-            settlement.state_changed || self.unsaved.is_some() || self.version.0 >= self.version_ceiling;
+        let must_save = settlement.state.is_some()
+            || self.unsaved.is_some()
+            || self.version.0 >= self.saved.version_ceiling;
         let mut changes = self.unsaved.take().unwrap_or_default();
         changes.extend(settlement.changes);
-        if must_save && !self.save().await {
+        if must_save && !self.save(settlement.state.unwrap_or_default()).await {
             self.unsaved = Some(changes);
             self.publish_at = Some(Instant::now() + SAVE_RETRY);
             return;
@@ -65,20 +69,29 @@ impl Core {
     }
 
     /// Saves the state, and reserves versions with it. Returns whether it is safe on disk.
-    async fn save(&mut self) -> bool {
-        let (store, state) = (self.store.clone(), self.model.state());
-        let ceiling = self.version_ceiling.max(self.version.0 + VERSIONS_PER_SAVE);
-        match tokio::task::spawn_blocking(move || store.save(ceiling, state)).await {
-            Ok(Ok(())) => {
-                self.version_ceiling = ceiling;
+    async fn save(&mut self, change: StateChange) -> bool {
+        let stamp = Stamp {
+            sequence: self.saved.sequence + 1,
+            version_ceiling: self.saved.version_ceiling.max(self.version.0 + VERSIONS_PER_SAVE),
+        };
+        let store = self.store.clone();
+        let whole = (self.next_save == NextSave::Whole).then(|| self.model.state());
+        let saving = tokio::task::spawn_blocking(move || match whole {
+            Some(state) => store.save(stamp, state).map(|()| Journal::Open),
+            None => store.append(stamp, change),
+        });
+        match saving.await.unwrap_or_else(|failed| Err(io::Error::other(failed))) {
+            Ok(journal) => {
+                self.saved = stamp;
+                self.next_save = match journal {
+                    Journal::Open => NextSave::Change,
+                    Journal::Large => NextSave::Whole,
+                };
                 true
             }
-            Ok(Err(error)) => {
-                tracing::error!(%error, "the state cannot be saved, so nothing new is published; trying again");
-                false
-            }
             Err(error) => {
-                tracing::error!(%error, "saving the state failed, so nothing new is published; trying again");
+                tracing::error!(%error, "the state cannot be saved, so nothing new is published; trying again");
+                self.next_save = NextSave::Whole;
                 false
             }
         }

@@ -25,7 +25,7 @@ const CONNECTIONS: u32 = 2000;
 
 /// The pod that asks.
 pub fn client_pod() -> Name {
-    Name::new("default", "iperf3-client")
+    Name::new("default", "client")
 }
 
 /// The namespace of a pod.
@@ -51,7 +51,7 @@ fn nginx() -> Name {
 pub fn spread(lab: &LabName, outcome: &mut Outcome) -> Result<()> {
     heading("Requests through the ClusterIP nginx-service:8080 from a pod");
     let target = SocketAddr::new(address(lab, &nginx())?, 8080);
-    println!("    $ lab exec default/iperf3-client -- curl http://{target}");
+    println!("    $ lab exec default/client -- curl http://{target}");
     println!("    {}", curl(lab, target)?.trim());
     let tally = ask(lab, target, &["--fresh", "--clients", "32", "--requests", &CONNECTIONS.to_string()])?;
     outcome.check("every connection is answered", tally.failed == 0, failures(&tally));

@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
-use tonic::transport::Server;
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status, Streaming};
 use vrouter_objects::{MemberId, MemberState, NoMembers, Object, Port, ServiceProtocol};
 use vrouter_proto::convert::key_of;
@@ -59,12 +60,15 @@ impl Controller {
     }
 
     async fn listen(address: SocketAddr) -> Self {
+        Self::serve(address, Server::builder()).await
+    }
+
+    async fn serve(address: SocketAddr, mut server: Server) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, streams) = mpsc::channel(8);
         let service = ControlServer::new(Service(sender)).max_encoding_message_size(MAX_MESSAGE_BYTES);
-        let server =
-            Server::builder().add_service(service).serve_with_incoming(TcpListenerStream::new(listener));
+        let server = server.add_service(service).serve_with_incoming(TcpListenerStream::new(listener));
         let server = tokio::spawn(async move { server.await.unwrap() });
         Self { address, streams, server }
     }
@@ -266,6 +270,54 @@ async fn ctrl_14_tables_beyond_four_mebibytes_are_applied() {
     stream.end(1, &objects).await;
     let applied = stream.applied().await;
     assert_eq!((applied.digest, applied.refusals), (digest(&objects).to_bytes(), vec![]));
+    channel.abort();
+}
+
+/// Signs certificates.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// A certificate and its key.
+    fn sign(&self, name: &str) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_tls_both_ends_must_show_a_certificate() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let (certificate, key) = authority.sign("127.0.0.1");
+    let tls = ServerTlsConfig::new()
+        .identity(Identity::from_pem(certificate, key))
+        .client_ca_root(Certificate::from_pem(authority.0.pem()));
+    let server = Server::builder().tls_config(tls).unwrap();
+    let mut controller = Controller::serve("127.0.0.1:0".parse().unwrap(), server).await;
+    let address = controller.address;
+    let target = |ca: &Authority, signer: &Authority| {
+        let (certificate, key) = signer.sign("n1");
+        let ca = ca.0.pem().into_bytes();
+        let security = Security::MutualTls { ca, certificate: certificate.into(), key: key.into() };
+        Target::new(&format!("https://{address}"), security).unwrap()
+    };
+
+    for wrong in [target(&stranger, &authority), target(&authority, &stranger)] {
+        let node = TestNode::new();
+        let channel = tokio::spawn(follow(Arc::clone(&node.agent), wrong));
+        let mut link = node.agent.link().subscribe();
+        tokio::time::timeout(PATIENCE, link.wait_for(|link| link.error().is_some())).await.unwrap().unwrap();
+        channel.abort();
+    }
+    let node = TestNode::new();
+    let channel = tokio::spawn(follow(Arc::clone(&node.agent), target(&authority, &authority)));
+    assert_eq!(controller.accept().await.1.node, "n1", "nobody else came as far as a Hello");
     channel.abort();
 }
 

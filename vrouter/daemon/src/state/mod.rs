@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 pub use attachments::{AttachmentFile, LoadedAttachments};
+pub use file::make_private_directory;
 pub use leases::LeaseFile;
 pub use tables::{StoredTables, TableFile};
 
@@ -65,5 +66,3 @@ impl StateFiles {
         })
     }
 }
-
-pub use file::make_private_directory;

@@ -16,6 +16,16 @@ pub(super) struct Arrival {
     pub(super) owner: Owner,
 }
 
+/// An IP packet whose sender is established, with what its flow is called.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrived {
+    pub(super) packet: Packet,
+    pub(super) arrival: Arrival,
+    pub(super) key: FlowKey,
+    /// The key's hash.
+    pub(super) hash: u64,
+}
+
 /// A frame after its headers were read and its sender established.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Staged {
@@ -23,8 +33,8 @@ pub(super) enum Staged {
     Drop(DropReason),
     /// ARP from a local port, its body at this offset.
     Arp(u16),
-    /// An IP packet, with what its flow is called.
-    Ip(Packet, Arrival, FlowKey, u64),
+    /// An IP packet.
+    Ip(Arrived),
 }
 
 /// Parses and classifies a frame. `hash` is the flow table's.
@@ -38,7 +48,7 @@ pub(super) fn stage(context: Context<'_>, frame: &Frame, hash: impl Fn(&FlowKey)
         Ok((Parsed::Ip(packet), arrival)) => {
             let key = flow_key(&packet, &arrival, packet.ports());
             let hash = hash(&key);
-            Staged::Ip(packet, arrival, key, hash)
+            Staged::Ip(Arrived { packet, arrival, key, hash })
         }
         Err(reason) => Staged::Drop(reason),
     }
@@ -105,9 +115,11 @@ fn from_tunnel(context: Context<'_>, frame: &Frame) -> Result<(Parsed, Arrival),
     if mac_at(frame.bytes(), 0) != own.mac {
         return Err(DropReason::UnknownRouterMac);
     }
-    if let Parsed::Arp { .. } = parsed {
-        // Tunnels are routed: nobody asks for addresses through them.
-        return Err(DropReason::InvalidArp);
+    match &parsed {
+        // Tunnels are routed: nobody asks for addresses through them, or is without one.
+        Parsed::Arp { .. } => return Err(DropReason::InvalidArp),
+        Parsed::Ip(packet) if !packet.source.is_unicast() => return Err(DropReason::InvalidAddress),
+        Parsed::Ip(_) => {}
     }
     let owner = Owner { port: PortId(0), vmi: None };
     Ok((parsed, Arrival { vrf, origin: Origin::Cluster, owner }))

@@ -8,7 +8,7 @@ use super::{Context, Outcome, Worker};
 use crate::flow::{Actions, FlowKey, Slot};
 use crate::frame::Frame;
 use crate::parse::{Packet, parse_quoted};
-use crate::rewrite::{Endpoint, Translation, translate_error};
+use crate::rewrite::{Endpoint, Translation, has_valid_icmp_checksum, translate_error};
 
 /// Bytes of ICMP header before the quoted packet.
 const ICMP_HEADER: usize = 8;
@@ -51,6 +51,10 @@ pub(super) fn relay(
     let outer =
         Translation { source: replies.source.filter(|_| from_host), destination: replies.destination };
     if sender != Translation::default() {
+        // Its checksum is made anew, which must not make a damaged message look sound.
+        if !has_valid_icmp_checksum(frame.bytes(), packet) {
+            return Outcome::Drop(DropReason::ChecksumError);
+        }
         translate_error(frame.bytes_mut(), packet, &quoted, &outer, &sender);
     }
     worker.send_error(context, frame, packet, slot)

@@ -2,10 +2,10 @@
 
 use vrouter_objects::{DropReason, IpProtocol, NextHop};
 
-use super::classify::{Arrival, flow_key};
+use super::classify::{Arrival, Arrived, flow_key};
 use super::fragments::Reassociated;
 use super::resolve::{Located, choose_part, locate, packed_next_hop};
-use super::{Burst, Context, Outcome, Worker, answer, error, local};
+use super::{Burst, Context, Outcome, Worker, answer, error, local, neighbour};
 use crate::flow::{Actions, ConnectionState, Direction, FlowIndex, FlowKey, PackedNextHop, Slot};
 use crate::frame::Frame;
 use crate::observer::Observer;
@@ -34,59 +34,67 @@ pub(super) const fn tcp_flags(packet: &Packet) -> Option<TcpFlags> {
 
 impl Worker {
     /// Takes an IP packet from its flow to its egress.
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn ip<O: Observer>(
         &mut self,
         context: Context<'_>,
         frame: &mut Frame,
-        packet: &Packet,
-        arrival: &Arrival,
-        (key, hash): (FlowKey, u64),
+        arrived: &Arrived,
         burst: &mut Burst,
         observer: &mut O,
     ) -> Outcome {
+        let Arrived { packet, arrival, .. } = arrived;
         match (packet.fragment, packet.header) {
-            (_, Transport::Icmp { kind: IcmpKind::Neighbour }) => {
-                super::neighbour::answer(context, frame, packet, arrival)
+            (Fragment::Whole, Transport::Icmp { kind: IcmpKind::Neighbour }) => {
+                neighbour::answer(context, frame, packet)
             }
+            // In fragments, it could hide from whoever looks at it (RFC 6980).
+            (_, Transport::Icmp { kind: IcmpKind::Neighbour }) => Outcome::Drop(DropReason::InvalidArp),
             _ if packet.destination.is_multicast() => local::multicast(packet),
             (Fragment::Whole, Transport::Icmp { kind: IcmpKind::Error }) => {
                 error::relay(self, context, frame, packet, arrival)
             }
             // Errors quote little enough never to need fragments.
             (_, Transport::Icmp { kind: IcmpKind::Error }) => Outcome::Drop(DropReason::IcmpUnrelated),
-            (Fragment::Whole, _) => self.flow(context, frame, packet, arrival, key, hash, burst, observer),
-            (Fragment::First { id }, _) => {
-                let outcome = match self.fragments.is_doomed(packet, arrival, id) {
-                    Some(reason) => Outcome::Drop(reason),
-                    None => self.flow(context, frame, packet, arrival, key, hash, burst, observer),
-                };
-                let followers = self.fragments.first(context.now, packet, arrival, id, outcome);
-                self.release(context, followers, burst, observer);
-                outcome
-            }
-            (Fragment::Later { id }, _) => {
-                self.later_fragment(context, frame, packet, arrival, id, burst, observer)
-            }
+            (Fragment::Whole, _) => self.flow(context, frame, arrived, burst, observer),
+            (Fragment::First { id }, _) => self.first_fragment(context, frame, arrived, id, burst, observer),
+            (Fragment::Later { id }, _) => self.later_fragment(context, frame, arrived, id, burst, observer),
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn later_fragment<O: Observer>(
+    fn first_fragment<O: Observer>(
         &mut self,
         context: Context<'_>,
         frame: &mut Frame,
-        packet: &Packet,
-        arrival: &Arrival,
+        arrived: &Arrived,
         id: u32,
         burst: &mut Burst,
         observer: &mut O,
     ) -> Outcome {
+        let Arrived { packet, arrival, .. } = arrived;
+        let outcome = match self.fragments.is_given_up(packet, arrival, id) {
+            Some(reason) => Outcome::Drop(reason),
+            None => self.flow(context, frame, arrived, burst, observer),
+        };
+        let followers = self.fragments.first(context.now, packet, arrival, id, outcome);
+        self.release(context, followers, burst, observer);
+        outcome
+    }
+
+    fn later_fragment<O: Observer>(
+        &mut self,
+        context: Context<'_>,
+        frame: &mut Frame,
+        arrived: &Arrived,
+        id: u32,
+        burst: &mut Burst,
+        observer: &mut O,
+    ) -> Outcome {
+        let Arrived { packet, arrival, .. } = arrived;
         match self.fragments.later(context.now, packet, arrival, id, frame) {
             Reassociated::Flow { protocol, ports } => {
                 let key = FlowKey { protocol, ..flow_key(packet, arrival, ports) };
-                let hash = self.shared.flows.hash(&key);
-                self.flow(context, frame, packet, arrival, key, hash, burst, observer)
+                let arrived = Arrived { key, hash: self.shared.flows.hash(&key), ..*arrived };
+                self.flow(context, frame, &arrived, burst, observer)
             }
             Reassociated::Held => Outcome::Hold,
             Reassociated::Doomed(reason, others) => {
@@ -120,23 +128,20 @@ impl Worker {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn flow<O: Observer>(
         &mut self,
         context: Context<'_>,
         frame: &mut Frame,
-        packet: &Packet,
-        arrival: &Arrival,
-        key: FlowKey,
-        hash: u64,
+        arrived: &Arrived,
         burst: &mut Burst,
         observer: &mut O,
     ) -> Outcome {
-        let Some(index) = self.shared.flows.find(&key, hash) else {
+        let Arrived { packet, arrival, key, hash } = arrived;
+        let Some(index) = self.shared.flows.find(key, *hash) else {
             if let Some(outcome) = local::serve(context, frame, packet, arrival) {
                 return outcome;
             }
-            return self.resolve(context, frame, packet, arrival, key, hash, burst, observer);
+            return self.resolve(context, frame, arrived, burst, observer);
         };
         let slot = self.shared.flows.slot(index);
         let decision = slot.decision();
@@ -144,11 +149,11 @@ impl Worker {
         // A SYN may begin another connection on an old one's ports, so it asks even if a packet before it has.
         let opening = flags.is_some_and(TcpFlags::is_opening);
         if decision.epoch != context.snapshot.epoch().0 || opening {
-            match self.revalidate(context, slot, &key, flags) {
+            match self.revalidate(context, slot, key, flags) {
                 Standing::Valid => {}
                 Standing::Anew => {
                     self.forget(index);
-                    return self.resolve(context, frame, packet, arrival, key, hash, burst, observer);
+                    return self.resolve(context, frame, arrived, burst, observer);
                 }
                 Standing::MemberGone => {
                     self.forget(index);
@@ -165,11 +170,11 @@ impl Worker {
         {
             if opening && self.is_over(slot) {
                 self.forget(index);
-                return self.resolve(context, frame, packet, arrival, key, hash, burst, observer);
+                return self.resolve(context, frame, arrived, burst, observer);
             }
             self.note(slot, flags);
         }
-        self.send(context, frame, packet, slot, hash, burst)
+        self.send(context, frame, packet, slot, *hash, burst)
     }
 
     /// Forgets a connection.
@@ -215,7 +220,7 @@ impl Worker {
         let is_initiator = slot.direction() == Direction::Initiator;
         let initiator = if is_initiator { slot } else { flows.slot(slot.reverse()) };
         let Some(initiator_key) = initiator.key() else { return Standing::Void };
-        let standing = self.revalidate_service(context, initiator, &initiator_key, flags);
+        let standing = revalidate_service(context, initiator, &initiator_key, slot.direction(), flags);
         match standing {
             Standing::Valid => {}
             // The other side's packets cannot choose a member.
@@ -242,38 +247,42 @@ impl Worker {
         slot.set_epoch(context.snapshot.epoch().0);
         Standing::Valid
     }
+}
 
-    fn revalidate_service(
-        &self,
-        context: Context<'_>,
-        initiator: &Slot,
-        key: &FlowKey,
-        flags: Option<TcpFlags>,
-    ) -> Standing {
-        let located = locate(context.snapshot, key.vrf, key.destination);
-        let Some((fip_id, member)) = initiator.service() else {
-            // What was a plain address may have become a service's.
-            return match located {
-                Located::Service(_) => Standing::Anew,
-                _ => Standing::Valid,
-            };
+/// What is left of the decision for a service, or for none, that a connection was begun by. `direction` is that of the
+/// packet at hand.
+fn revalidate_service(
+    context: Context<'_>,
+    initiator: &Slot,
+    key: &FlowKey,
+    direction: Direction,
+    flags: Option<TcpFlags>,
+) -> Standing {
+    let located = locate(context.snapshot, key.vrf, key.destination);
+    let Some((fip_id, member)) = initiator.service() else {
+        // What was a plain address may have become a service's.
+        return match located {
+            Located::Service(_) => Standing::Anew,
+            _ => Standing::Valid,
         };
-        let fip = match located {
-            Located::Service(fip) if fip.id == fip_id => fip,
-            _ => return Standing::Anew,
-        };
-        let opening = flags.is_some_and(TcpFlags::is_opening);
-        if fip.generation.0 <= initiator.decision().epoch && !opening {
-            return Standing::Valid;
-        }
-        let Some(listener) = fip.listener(key.protocol, key.destination_port) else { return Standing::Anew };
-        match listener.state_of(member) {
-            PoolState::Active => Standing::Valid,
-            PoolState::Draining if is_under_way(key.protocol, flags) => Standing::Valid,
-            PoolState::Draining if !listener.has_active() => Standing::Valid,
-            PoolState::Draining => Standing::Anew,
-            PoolState::Gone => member_gone(key.protocol, flags),
-        }
+    };
+    let fip = match located {
+        Located::Service(fip) if fip.id == fip_id => fip,
+        _ => return Standing::Anew,
+    };
+    let opening = flags.is_some_and(TcpFlags::is_opening);
+    if fip.generation.0 <= initiator.decision().epoch && !opening {
+        return Standing::Valid;
+    }
+    let Some(listener) = fip.listener(key.protocol, key.destination_port) else { return Standing::Anew };
+    match listener.state_of(member) {
+        PoolState::Active => Standing::Valid,
+        PoolState::Draining if is_under_way(key.protocol, flags) => Standing::Valid,
+        PoolState::Draining if !listener.has_active() => Standing::Valid,
+        // What it still answers is on its way to who asked.
+        PoolState::Draining if direction == Direction::Responder => Standing::Valid,
+        PoolState::Draining => Standing::Anew,
+        PoolState::Gone => member_gone(key.protocol, flags),
     }
 }
 

@@ -41,8 +41,10 @@ struct Datagram {
 enum Decided {
     /// The first fragment has passed; its transport and ports.
     Flow(IpProtocol, (u16, u16)),
-    /// It is dropped, all of it.
-    Doomed(DropReason),
+    /// The first fragment was dropped for this reason; so is the rest.
+    Refused(DropReason),
+    /// More of it waited than may, so all of it is dropped, its first fragment too.
+    GivenUp,
 }
 
 #[derive(Debug)]
@@ -95,10 +97,11 @@ impl Fragments {
     }
 
     /// Whether a datagram was given up before its first fragment came, so that this one goes the same way.
-    pub(super) fn is_doomed(&self, packet: &Packet, arrival: &Arrival, id: u32) -> Option<DropReason> {
+    pub(super) fn is_given_up(&self, packet: &Packet, arrival: &Arrival, id: u32) -> Option<DropReason> {
         match self.decided.get(&datagram(packet, arrival, id))?.decided {
-            Decided::Doomed(reason) => Some(reason),
-            Decided::Flow(..) => None,
+            Decided::GivenUp => Some(DropReason::FragmentLimit),
+            // Another datagram by the same id: they come round.
+            Decided::Refused(_) | Decided::Flow(..) => None,
         }
     }
 
@@ -113,7 +116,7 @@ impl Fragments {
     ) -> Vec<Frame> {
         let datagram = datagram(packet, arrival, id);
         let decided = match outcome {
-            Outcome::Drop(reason) | Outcome::Refuse(reason, _) => Decided::Doomed(reason),
+            Outcome::Drop(reason) | Outcome::Refuse(reason, _) => Decided::Refused(reason),
             _ => Decided::Flow(packet.protocol, packet.ports()),
         };
         self.remember(now, datagram, decided);
@@ -132,7 +135,8 @@ impl Fragments {
         let datagram = datagram(packet, arrival, id);
         match self.decided.get(&datagram).map(|remembered| remembered.decided) {
             Some(Decided::Flow(protocol, ports)) => Reassociated::Flow { protocol, ports },
-            Some(Decided::Doomed(reason)) => Reassociated::Doomed(reason, Vec::new()),
+            Some(Decided::Refused(reason)) => Reassociated::Doomed(reason, Vec::new()),
+            Some(Decided::GivenUp) => Reassociated::Doomed(DropReason::FragmentLimit, Vec::new()),
             None if self.may_wait(&datagram, arrival.owner.vmi, frame.len()) => {
                 let fresh = || Waiting {
                     sender: arrival.owner.vmi,
@@ -145,9 +149,8 @@ impl Fragments {
             }
             // Without this one the others are of no use, nor is what still comes.
             None => {
-                let reason = DropReason::FragmentLimit;
-                self.remember(now, datagram, Decided::Doomed(reason));
-                Reassociated::Doomed(reason, self.take_waiting(&datagram))
+                self.remember(now, datagram, Decided::GivenUp);
+                Reassociated::Doomed(DropReason::FragmentLimit, self.take_waiting(&datagram))
             }
         }
     }

@@ -3,7 +3,6 @@
 use vrouter_objects::{DropReason, IpProtocol, MacAddress};
 
 use super::arp::is_ours_to_answer;
-use super::classify::Arrival;
 use super::egress::{trim_to_packet, write_ethernet};
 use super::{Context, Outcome};
 use crate::address::{Address, Family};
@@ -26,12 +25,7 @@ const ALL_NODES: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 const ALL_NODES_MAC: MacAddress = MacAddress([0x33, 0x33, 0, 0, 0, 1]);
 
 /// Answers a neighbour discovery message from a local port. Nothing of the kind is ever forwarded.
-pub(super) fn answer(
-    context: Context<'_>,
-    frame: &mut Frame,
-    packet: &Packet,
-    _arrival: &Arrival,
-) -> Outcome {
+pub(super) fn answer(context: Context<'_>, frame: &mut Frame, packet: &Packet) -> Outcome {
     let Ingress::Port(port) = frame.ingress else { return Outcome::Drop(DropReason::InvalidArp) };
     let Some(entry) = context.snapshot.port(port) else { return Outcome::Drop(DropReason::UnknownPort) };
     let bytes = frame.bytes();

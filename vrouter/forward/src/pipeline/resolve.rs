@@ -3,14 +3,14 @@
 
 use vrouter_objects::{DropReason, IpProtocol, NextHop, NoMembers, VrfId};
 
-use super::classify::Arrival;
+use super::classify::Arrived;
 use super::established::tcp_flags;
 use super::{Burst, Context, Outcome, Worker, answer};
 use crate::address::Address;
 use crate::flow::{Actions, ConnectionState, FlowKey, Installed, NewFlow, PackedNextHop, Seen};
 use crate::frame::Frame;
 use crate::observer::{Event, Observer};
-use crate::parse::{Packet, TcpFlags};
+use crate::parse::TcpFlags;
 use crate::rewrite::Endpoint;
 use crate::tables::{FipEntry, MemberEntry, Snapshot};
 
@@ -86,44 +86,40 @@ struct Plan {
 
 impl Worker {
     /// Decides about the first packet of a flow, installs the flow and sends the packet on.
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn resolve<O: Observer>(
         &mut self,
         context: Context<'_>,
         frame: &mut Frame,
-        packet: &Packet,
-        arrival: &Arrival,
-        key: FlowKey,
-        hash: u64,
+        arrived: &Arrived,
         burst: &mut Burst,
         observer: &mut O,
     ) -> Outcome {
-        observer.observe(Event::Resolving(&key));
+        let Arrived { packet, arrival, key, hash } = arrived;
+        observer.observe(Event::Resolving(key));
         let mid_stream = tcp_flags(packet).is_some_and(|flags| !flags.any(TcpFlags::SYN));
         let (plan, fip) = match locate(context.snapshot, arrival.vrf, key.destination) {
             Located::Service(_) if mid_stream => {
                 return answer::refuse(self, context, frame, packet, DropReason::NoFlow);
             }
-            Located::Service(fip) => match self.plan_service(context, fip, &key, hash) {
+            Located::Service(fip) => match self.plan_service(context, fip, key, *hash) {
                 Ok(plan) => (plan, Some(fip)),
                 Err(Refused::Tell(reason)) => return answer::refuse(self, context, frame, packet, reason),
                 Err(Refused::Silent(reason)) => return Outcome::Drop(reason),
             },
-            Located::Hop { vrf, next_hop } => (plan_plain(vrf, next_hop, hash), None),
+            Located::Hop { vrf, next_hop } => (plan_plain(vrf, next_hop, *hash), None),
             Located::Reject => return answer::refuse(self, context, frame, packet, DropReason::NoService),
             Located::Nowhere(reason @ DropReason::NoRoute) => {
                 return answer::no_route(self, context, frame, packet, reason);
             }
             Located::Nowhere(reason) => return Outcome::Drop(reason),
         };
-        match self.install(context, packet, arrival, &key, hash, plan, fip) {
-            Ok(()) => {}
-            Err(reason) => return Outcome::Drop(reason),
+        if let Err(reason) = self.install(context, arrived, plan, fip) {
+            return Outcome::Drop(reason);
         }
-        match self.shared.flows.find(&key, hash) {
+        match self.shared.flows.find(key, *hash) {
             Some(index) => {
                 let slot = self.shared.flows.slot(index);
-                self.send(context, frame, packet, slot, hash, burst)
+                self.send(context, frame, packet, slot, *hash, burst)
             }
             // Another worker forgot it in this very moment.
             None => Outcome::Drop(DropReason::NoFlow),
@@ -175,17 +171,14 @@ impl Worker {
         Some(Endpoint { address, port: key.source_port })
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn install(
         &mut self,
         context: Context<'_>,
-        packet: &Packet,
-        arrival: &Arrival,
-        key: &FlowKey,
-        hash: u64,
+        arrived: &Arrived,
         mut plan: Plan,
         fip: Option<&FipEntry>,
     ) -> Result<(), DropReason> {
+        let Arrived { packet, arrival, key, hash } = arrived;
         let shared = std::sync::Arc::clone(&self.shared);
         let epoch = context.snapshot.epoch().0;
         let seen = Seen::first(tcp_flags(packet));
@@ -203,7 +196,7 @@ impl Worker {
                 Installed::ReverseTaken if self.evict_closed(&responder.key) => {}
                 Installed::ReverseTaken => {
                     let address = plan.source.map_or(key.source, |source| source.address);
-                    plan.source = Some(Endpoint { address, port: self.other_port(hash, attempt) });
+                    plan.source = Some(Endpoint { address, port: self.other_port(*hash, attempt) });
                 }
             }
         }

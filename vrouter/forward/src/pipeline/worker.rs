@@ -82,14 +82,14 @@ impl Worker {
             self.count_received(frame);
             observer.observe(Event::Received(frame));
             let next = stage(context, frame, |key| self.shared.flows.hash(key));
-            if let Staged::Ip(.., hash) = &next {
-                self.shared.flows.prefetch(*hash);
+            if let Staged::Ip(arrived) = &next {
+                self.shared.flows.prefetch(arrived.hash);
             }
             staged.push(next);
         }
         for next in &staged {
-            if let Staged::Ip(.., hash) = next {
-                self.shared.flows.prefetch_slot(*hash);
+            if let Staged::Ip(arrived) = next {
+                self.shared.flows.prefetch_slot(arrived.hash);
             }
         }
         for (number, next) in staged.drain(..).enumerate() {
@@ -124,9 +124,7 @@ impl Worker {
         match staged {
             Staged::Drop(reason) => Outcome::Drop(reason),
             Staged::Arp(offset) => arp::answer(context, frame, offset.into()),
-            Staged::Ip(packet, arrival, key, hash) => {
-                self.ip(context, frame, &packet, &arrival, (key, hash), burst, observer)
-            }
+            Staged::Ip(arrived) => self.ip(context, frame, &arrived, burst, observer),
         }
     }
 

@@ -1,9 +1,12 @@
 //! Nodes and pods as network namespaces, for tests of the real thing. They need root; each test has its own
 //! namespaces, and takes them down again.
 
+// Each test program uses what it needs of this.
+#![allow(dead_code)]
+
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -62,8 +65,17 @@ impl Namespace {
 
     /// Runs a command inside; whether it succeeded.
     pub fn succeeds(&self, command: &str) -> bool {
+        self.run(command).status.success()
+    }
+
+    /// Runs a command inside; what it printed.
+    pub fn output(&self, command: &str) -> String {
+        String::from_utf8(self.run(command).stdout).unwrap()
+    }
+
+    fn run(&self, command: &str) -> Output {
         let arguments = ["netns", "exec", &self.name].into_iter().chain(command.split_whitespace());
-        Command::new("ip").args(arguments).output().unwrap().status.success()
+        Command::new("ip").args(arguments).output().unwrap()
     }
 
     /// Does something inside.
@@ -136,7 +148,8 @@ pub struct Node {
     cluster: Vec<Object>,
     vtep: IpAddr,
     flow_file: PathBuf,
-    folder: tempfile::TempDir,
+    /// Holds the flow file; removed with the node.
+    _folder: tempfile::TempDir,
     pods: Vec<(Vmi, PortId, TapSpec)>,
     running: Option<Running>,
 }
@@ -158,7 +171,7 @@ impl Node {
             cluster: cluster(vteps),
             vtep: vteps[number as usize - 1].parse().unwrap(),
             flow_file: folder.path().join("flows"),
-            folder,
+            _folder: folder,
             pods: Vec::new(),
             running: None,
         }
@@ -259,7 +272,6 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.stop();
-        let _ = &self.folder;
     }
 }
 

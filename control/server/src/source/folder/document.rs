@@ -48,7 +48,12 @@ pub fn items(document: Value) -> Vec<Item> {
 
 fn take(value: Value, place: &str, items: &mut Vec<Item>) {
     let Value::Mapping(mut object) = value else {
-        items.push(unusable(None, place.trim_end_matches('.').to_owned(), "", "is no object: it has no fields".to_owned()));
+        items.push(unusable(
+            None,
+            place.trim_end_matches('.').to_owned(),
+            "",
+            "is no object: it has no fields".to_owned(),
+        ));
         return;
     };
     let text = |field: &str| object.get(field).and_then(Value::as_str).map(str::to_owned);
