@@ -1,11 +1,11 @@
 //! The controller goes away and comes back; the nodes go on.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use vrouter_tests::command::eventually;
 use vrouter_tests::lab::{Family, Lab, Place, Programs, Shape};
 use vrouter_tests::manifest::{
@@ -28,6 +28,7 @@ pub const GROUP: Group = Group {
         ctrl_4_a_node_restarts_meanwhile,
         ctrl_4_what_changed_meanwhile_arrives,
         a_pod_starts_meanwhile,
+        ctrl_14_more_than_one_message_holds,
     ],
 };
 
@@ -177,4 +178,46 @@ fn a_pod_starts_meanwhile(lab: &Lab) -> Result<()> {
     reach("meanwhile", &target)?;
     reach("far", &own)?;
     lab.delete("pod", "default/meanwhile")
+}
+
+/// Twenty thousand endpoints take more than the four megabytes that a gRPC message holds unless told otherwise.
+fn ctrl_14_more_than_one_message_holds(lab: &Lab) -> Result<()> {
+    let slice = |number: u8| {
+        let address = |place: u16| Ipv4Addr::new(198, 18, number * 4 + (place >> 8) as u8, place as u8);
+        let endpoints: Vec<_> = (0..1000).map(|place| json!({"addresses": [address(place)]})).collect();
+        json!({
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": format!("many-{number}"),
+                "namespace": "default",
+                "labels": {"kubernetes.io/service-name": "many"},
+            },
+            "addressType": "IPv4",
+            "endpoints": endpoints,
+            "ports": [{"name": "tcp-80", "port": 80, "protocol": "TCP"}],
+        })
+    };
+    let ports = [ServicePort { protocol: "TCP", port: 80, target: 80 }];
+    let mut objects = vec![service("many", Endpoints::Listed, &ports)];
+    objects.extend((0..20).map(slice));
+    let outcome = lab.apply(&objects).and_then(|()| {
+        // A node that starts anew gets all of it at once.
+        lab.stop("n2")?;
+        lab.start("n2")?;
+        for node in NODES {
+            let status = lab.node_status(node)?;
+            ensure!(status.controller_connected && status.refusals.is_empty(), "{node}: {status:?}");
+            let floating_ips = lab.floating_ips(node)?;
+            let of_many =
+                floating_ips.iter().filter(|fip| fip.name == "default/many" && fip.address.is_ipv4());
+            let members: usize =
+                of_many.flat_map(|fip| &fip.listeners).map(|listener| listener.members.len()).sum();
+            ensure!(members == 20_000, "{node}: {members} members");
+        }
+        ask(lab, CLIENT, web(lab)?, 50).map(drop)
+    });
+    let file = lab.write("many.yaml", &stream(&objects))?;
+    lab.delete_file(&file)?;
+    outcome
 }

@@ -12,6 +12,7 @@ use vrouter_tests::manifest::{ECHO, Endpoints, ServicePort, echo_pod, service, s
 use vrouter_tests::report::Echo;
 
 use crate::group::{Group, cases};
+use crate::load::ask;
 
 pub const GROUP: Group = Group {
     name: "input",
@@ -24,6 +25,7 @@ pub const GROUP: Group = Group {
         one_address_for_two_pods,
         a_port_out_of_range,
         a_cluster_address_out_of_range,
+        an_older_api_version_is_read_with_a_note,
     ],
 };
 
@@ -143,4 +145,37 @@ fn a_cluster_address_out_of_range(lab: &Lab) -> Result<()> {
         Ok(())
     })?;
     outcome
+}
+
+/// As tutorials still have it: no selector, and a version that API servers no longer serve.
+fn an_older_api_version_is_read_with_a_note(lab: &Lab) -> Result<()> {
+    let text = "
+apiVersion: apps/v1beta1
+kind: Deployment
+metadata: {name: redis}
+spec:
+  replicas: 2
+  template:
+    metadata: {labels: {app: redis}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers: [{name: redis, image: redis, ports: [{containerPort: 6379, name: redis}]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: redis}
+spec:
+  ports: [{port: 6379}]
+  selector: {app: redis}
+";
+    let file = lab.write("redis.yaml", text)?;
+    let finished = lab.try_apply(&file)?.success()?;
+    let outcome = ask(lab, "client", lab.service_address("redis", Family::V4, 6379)?, 50);
+    lab.delete_file(&file)?;
+    let noted = finished.stderr.lines().find(|line| line.starts_with("note:"));
+    let noted =
+        noted.is_some_and(|line| line.contains("Deployment default/redis") && line.contains("apps/v1"));
+    ensure!(noted, "no note in {:?}", finished.stderr);
+    ensure!(outcome?.members.len() == 2, "not both pods serve");
+    Ok(())
 }

@@ -29,6 +29,7 @@ pub const GROUP: Group = Group {
         listed_in_an_endpoint_slice,
         ctrl_16_the_last_endpoint_leaves,
         nobody_there_is_said_at_once,
+        a_floating_ip_has_the_documented_shape,
     ],
 };
 
@@ -203,4 +204,29 @@ fn slice(family: Family, addresses: &[String]) -> Value {
         "endpoints": endpoints,
         "ports": [{"name": "tcp-8080", "port": 80, "protocol": "TCP"}],
     })
+}
+
+/// As Contrail documents it; where a Service names no target port, it is the port itself.
+fn a_floating_ip_has_the_documented_shape(lab: &Lab) -> Result<()> {
+    let mut plain =
+        service("plain", Endpoints::OfApp("web"), &[ServicePort { protocol: "TCP", port: 80, target: 80 }]);
+    if let Some(port) = plain["spec"]["ports"][0].as_object_mut() {
+        port.remove("targetPort");
+    }
+    lab.apply(&[plain])?;
+    let wanted = [
+        ("web", json!([{"srcPort": WEB, "dstPort": 80, "protocol": "TCP"}])),
+        ("plain", json!([{"srcPort": 80, "dstPort": 80, "protocol": "TCP"}])),
+    ];
+    let outcome = wanted.iter().try_for_each(|(name, mappings)| {
+        let address = lab.service_address(name, Family::V4, 80)?.ip().to_string();
+        let objects: Vec<Value> = lab.vrctl("n1", &["get", "fip"])?;
+        let shown = objects.iter().find(|object| object["spec"]["address"] == json!(address));
+        let shown = shown.ok_or_else(|| anyhow!("no floating IP {address} among {objects:?}"))?;
+        let found = &shown["spec"]["floatingIpPortMappings"]["portMappings"];
+        ensure!(found == mappings, "{name}: {shown}");
+        Ok(())
+    });
+    lab.delete("service", "default/plain")?;
+    outcome
 }

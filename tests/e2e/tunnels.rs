@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use vrouter_tests::command::eventually;
@@ -12,7 +12,7 @@ use vrouter_tests::frame::{Ends, Mac, from_hex, mac, to_hex, vxlan};
 use vrouter_tests::lab::{Family, Lab, Place, Programs, Shape};
 use vrouter_tests::manifest::{ECHO, echo_pod, idle_pod};
 use vrouter_tests::report::Capture;
-use vrouter_tests::wire::VXLAN_PORT;
+use vrouter_tests::wire::{Tunnelled, VXLAN_PORT};
 
 use crate::group::{Group, cases};
 
@@ -23,6 +23,8 @@ pub const GROUP: Group = Group {
     cases: cases![
         vxlan_2_strangers_are_not_heard,
         vxlan_2_nodes_come_and_go,
+        vxlan_6_a_new_router_mac_is_used_at_once,
+        ctrl_17_a_node_comes_back_elsewhere,
         vxlan_5_reserved_bits_are_ignored,
         vxlan_5_the_valid_bit_must_be_set,
         malf_4_a_header_cut_short,
@@ -51,6 +53,13 @@ struct Vtep {
     node: String,
     address: IpAddr,
     mac: String,
+}
+
+/// A line of `vrctl route`.
+#[derive(Debug, Deserialize)]
+struct Route {
+    prefix: String,
+    next_hop: String,
 }
 
 fn vtep(lab: &Lab, node: &str) -> Result<Vtep> {
@@ -98,20 +107,64 @@ fn vxlan_2_strangers_are_not_heard(lab: &Lab) -> Result<()> {
     dropped(lab, Place::Client, &packet, "unknown-vtep")
 }
 
-fn vxlan_2_nodes_come_and_go(lab: &Lab) -> Result<()> {
-    let packet = vxlan(VNI, &inner(lab)?);
-    let address = client_address(lab)?;
-    let node = json!({
+/// A node that the lab knows nothing of, in the client's place.
+fn stranger(address: &str) -> Value {
+    json!({
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": "stranger"},
+        "spec": {},
         "status": {"addresses": [{"type": "InternalIP", "address": address}]},
-    });
-    lab.apply(&[node])?;
+    })
+}
+
+fn vxlan_2_nodes_come_and_go(lab: &Lab) -> Result<()> {
+    let packet = vxlan(VNI, &inner(lab)?);
+    lab.apply(&[stranger(&client_address(lab)?)])?;
     let heard = arrives(lab, Place::Client, &packet);
     lab.delete("node", "stranger")?;
     ensure!(heard?, "a node that was added is not heard");
     dropped(lab, Place::Client, &packet, "unknown-vtep").context("a node that was removed")
+}
+
+/// Nothing else of the node changes, and the next packet bears its new address.
+fn vxlan_6_a_new_router_mac_is_used_at_once(lab: &Lab) -> Result<()> {
+    let mut node = stranger(&client_address(lab)?);
+    node["spec"] = json!({"podCIDR": "10.244.90.0/24"});
+    let outcome = ["02:99:00:00:00:01", "02:99:00:00:00:02"].iter().try_for_each(|router| {
+        let data = json!({"VNI": VNI, "VtepMAC": router}).to_string();
+        node["metadata"]["annotations"] = json!({"flannel.alpha.coreos.com/backend-data": data});
+        lab.apply(&[node.clone()])?;
+        let capture = lab.start_probe(Place::Client, &["capture", "eth0"])?;
+        // Nobody is there to answer.
+        lab.exec(Place::Pod("inside"), &["ping", "-n", "-c", "1", "-W", "1", "10.244.90.9"])?;
+        let capture: Capture = capture.finish(Duration::from_secs(10))?;
+        let frames = capture.frames.iter().map(|digits| from_hex(digits)).collect::<Result<Vec<_>>>()?;
+        let packets = frames.iter().filter_map(|frame| Tunnelled::read(frame).transpose());
+        let packets = packets.collect::<Result<Vec<_>>>()?;
+        let [packet] = packets.as_slice() else { bail!("{} packets for {router}", packets.len()) };
+        ensure!(packet.inner.starts_with(&mac(router)?), "not for {router}: {packet:?}");
+        Ok(())
+    });
+    lab.delete("node", "stranger")?;
+    outcome
+}
+
+fn ctrl_17_a_node_comes_back_elsewhere(lab: &Lab) -> Result<()> {
+    let places = [("172.30.0.240", "10.244.91.0/24"), ("172.30.0.241", "10.244.92.0/24")];
+    for (address, block) in places {
+        let mut node = stranger(address);
+        node["spec"] = json!({"podCIDR": block});
+        lab.apply(&[node])?;
+        let routes: Vec<Route> = lab.vrctl(NODE, &["route"])?;
+        lab.delete("node", "stranger")?;
+        for (other, others_block) in places {
+            let found = routes.iter().find(|route| route.prefix == others_block);
+            let leads_there = found.is_some_and(|route| route.next_hop.contains(other));
+            ensure!(leads_there == (other == address), "with {block} at {address}: {routes:?}");
+        }
+    }
+    Ok(())
 }
 
 fn client_address(lab: &Lab) -> Result<String> {

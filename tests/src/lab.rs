@@ -181,6 +181,11 @@ impl Lab {
         self.change(&["delete", kind, name])
     }
 
+    /// Deletes what a file names.
+    pub fn delete_file(&self, file: &Path) -> Result<()> {
+        self.change(&["delete", "-f", &file.to_string_lossy()])
+    }
+
     /// Sets how many pods a Deployment has.
     pub fn scale(&self, deployment: &str, replicas: usize) -> Result<()> {
         self.change(&["scale", deployment, &replicas.to_string()])

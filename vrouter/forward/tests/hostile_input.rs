@@ -205,7 +205,11 @@ fn solicitation(pod: &PodHandle) -> Vec<u8> {
 
 /// Whether etherparse reads in the frame what the flow is named by.
 fn is_in(key: &FlowKey, frame: &[u8]) -> bool {
-    let Ok(packet) = SlicedPacket::from_ethernet(frame) else { return false };
+    let packet = match SlicedPacket::from_ethernet(frame) {
+        Ok(packet) => packet,
+        // etherparse insists on what IGMP may say, which is nothing to a router.
+        Err(_) => return key.protocol.0 == 2,
+    };
     let (source, destination): (IpAddr, IpAddr) = match &packet.net {
         Some(NetSlice::Ipv4(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
         Some(NetSlice::Ipv6(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),

@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::outcome::{Outcome, heading};
+use super::show;
 use crate::cluster;
 use crate::commands::objects;
 use crate::lab;
@@ -98,6 +99,7 @@ pub fn scaling(lab: &LabName, outcome: &mut Outcome) -> Result<()> {
         objects::scale(lab.clone(), &deployment, replicas)?;
         thread::sleep(settle);
     }
+    show::flows(lab)?;
     let (kept, fresh) = (stop_asking(kept)?, stop_asking(fresh)?);
     outcome.check(
         "no request on a kept connection fails",
