@@ -47,19 +47,6 @@ impl Frame {
         }
     }
 
-    /// A frame without a buffer, to stand where another was taken out. Costs no allocation.
-    pub(crate) fn none() -> Self {
-        Self {
-            buffer: Box::default(),
-            start: 0,
-            end: 0,
-            offload: Offload::default(),
-            ingress: Ingress::Port(PortId(0)),
-            egress: None,
-            standing: Standing::Received,
-        }
-    }
-
     /// A frame with these bytes, from this ingress, and some room to spare.
     pub fn from_bytes(bytes: &[u8], ingress: Ingress) -> Self {
         let mut frame = Self::with_capacity(bytes.len() + 256);

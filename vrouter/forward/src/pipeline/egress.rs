@@ -2,7 +2,7 @@
 
 use vrouter_objects::{DropReason, MacAddress, VrfId};
 
-use super::{Burst, Context, Outcome, Worker, answer};
+use super::{Context, Outcome, Worker, answer, spare_frame};
 use crate::address::Family;
 use crate::checksum::header_checksum;
 use crate::flow::{Actions, PackedNextHop, Slot, tenths};
@@ -58,7 +58,7 @@ impl Worker {
         packet: &Packet,
         slot: &Slot,
         hash: u64,
-        burst: &mut Burst,
+        spare: &mut Vec<Frame>,
     ) -> Outcome {
         if rewrite::hops_left(frame.bytes(), packet) <= 1 {
             return answer::time_exceeded(self, context, frame, packet);
@@ -91,7 +91,7 @@ impl Worker {
         slot.touch(packets_in(frame, packet), packet.ip_len() as u64, tenths(context.now));
         let entropy = entropy(packet, hash);
         if too_big {
-            return self.fragment(frame, packet, exit, entropy, burst);
+            return self.fragment(frame, packet, exit, entropy, spare);
         }
         write_link_header(frame, packet, exit);
         Outcome::Forward(exit.egress(entropy))
@@ -175,7 +175,7 @@ impl Worker {
         packet: &Packet,
         exit: Exit<'_>,
         entropy: u32,
-        burst: &mut Burst,
+        spare: &mut Vec<Frame>,
     ) -> Outcome {
         finish_checksum(frame);
         let header_len = packet.ip_header_len();
@@ -188,7 +188,7 @@ impl Worker {
         let old = read_u16(frame.bytes(), ip + 6);
         for (number, start) in (payload_start..end).step_by(piece_len).enumerate() {
             let piece_end = (start + piece_len).min(end);
-            let mut piece = burst.spare_frame();
+            let mut piece = spare_frame(spare);
             piece.ingress = frame.ingress;
             piece.set_len(ETHERNET + header_len + piece_end - start);
             let bytes = piece.bytes_mut();

@@ -5,7 +5,7 @@ use vrouter_objects::{DropReason, IpProtocol, NextHop};
 use super::classify::{Arrival, Arrived, flow_key};
 use super::fragments::Reassociated;
 use super::resolve::{Located, choose_part, locate, packed_next_hop};
-use super::{Burst, Context, Outcome, Worker, answer, error, local, neighbour};
+use super::{Context, Outcome, Worker, answer, error, local, neighbour, spare_frame};
 use crate::flow::{Actions, ConnectionState, Direction, FlowIndex, FlowKey, PackedNextHop, Slot};
 use crate::frame::Frame;
 use crate::observer::Observer;
@@ -39,7 +39,7 @@ impl Worker {
         context: Context<'_>,
         frame: &mut Frame,
         arrived: &Arrived,
-        burst: &mut Burst,
+        spare: &mut Vec<Frame>,
         observer: &mut O,
     ) -> Outcome {
         let Arrived { packet, arrival, .. } = arrived;
@@ -55,9 +55,9 @@ impl Worker {
             }
             // Errors quote little enough never to need fragments.
             (_, Transport::Icmp { kind: IcmpKind::Error }) => Outcome::Drop(DropReason::IcmpUnrelated),
-            (Fragment::Whole, _) => self.flow(context, frame, arrived, burst, observer),
-            (Fragment::First { id }, _) => self.first_fragment(context, frame, arrived, id, burst, observer),
-            (Fragment::Later { id }, _) => self.later_fragment(context, frame, arrived, id, burst, observer),
+            (Fragment::Whole, _) => self.flow(context, frame, arrived, spare, observer),
+            (Fragment::First { id }, _) => self.first_fragment(context, frame, arrived, id, spare, observer),
+            (Fragment::Later { id }, _) => self.later_fragment(context, frame, arrived, id, spare, observer),
         }
     }
 
@@ -67,16 +67,16 @@ impl Worker {
         frame: &mut Frame,
         arrived: &Arrived,
         id: u32,
-        burst: &mut Burst,
+        spare: &mut Vec<Frame>,
         observer: &mut O,
     ) -> Outcome {
         let Arrived { packet, arrival, .. } = arrived;
         let outcome = match self.fragments.is_given_up(packet, arrival, id) {
             Some(reason) => Outcome::Drop(reason),
-            None => self.flow(context, frame, arrived, burst, observer),
+            None => self.flow(context, frame, arrived, spare, observer),
         };
         let followers = self.fragments.first(context.now, packet, arrival, id, outcome);
-        self.release(context, followers, burst, observer);
+        self.release(context, followers, spare, observer);
         outcome
     }
 
@@ -86,7 +86,7 @@ impl Worker {
         frame: &mut Frame,
         arrived: &Arrived,
         id: u32,
-        burst: &mut Burst,
+        spare: &mut Vec<Frame>,
         observer: &mut O,
     ) -> Outcome {
         let Arrived { packet, arrival, .. } = arrived;
@@ -94,7 +94,7 @@ impl Worker {
             Reassociated::Flow { protocol, ports } => {
                 let key = FlowKey { protocol, ..flow_key(packet, arrival, ports) };
                 let arrived = Arrived { key, hash: self.shared.flows.hash(&key), ..*arrived };
-                self.flow(context, frame, &arrived, burst, observer)
+                self.flow(context, frame, &arrived, spare, observer)
             }
             Reassociated::Held => Outcome::Hold,
             Reassociated::Doomed(reason, others) => {
@@ -112,17 +112,17 @@ impl Worker {
         &mut self,
         context: Context<'_>,
         followers: Vec<Frame>,
-        burst: &mut Burst,
+        spare: &mut Vec<Frame>,
         observer: &mut O,
     ) {
         for follower in followers {
             // Frames that leave go back to the pool of full-sized ones.
-            let mut frame = burst.spare_frame();
+            let mut frame = spare_frame(spare);
             frame.copy_from(&follower);
             self.counters().held.sub(1);
             let shared = std::sync::Arc::clone(&self.shared);
             let staged = super::classify::stage(context, &frame, |key| shared.flows.hash(key));
-            let outcome = self.decide(context, &mut frame, staged, burst, observer);
+            let outcome = self.decide(context, &mut frame, &staged, spare, observer);
             self.account(context, &mut frame, outcome, observer);
             self.made.push(frame);
         }
@@ -133,7 +133,7 @@ impl Worker {
         context: Context<'_>,
         frame: &mut Frame,
         arrived: &Arrived,
-        burst: &mut Burst,
+        spare: &mut Vec<Frame>,
         observer: &mut O,
     ) -> Outcome {
         let Arrived { packet, arrival, key, hash } = arrived;
@@ -141,7 +141,7 @@ impl Worker {
             if let Some(outcome) = local::serve(context, frame, packet, arrival) {
                 return outcome;
             }
-            return self.resolve(context, frame, arrived, burst, observer);
+            return self.resolve(context, frame, arrived, spare, observer);
         };
         let slot = self.shared.flows.slot(index);
         let decision = slot.decision();
@@ -153,7 +153,7 @@ impl Worker {
                 Standing::Valid => {}
                 Standing::Anew => {
                     self.forget(index);
-                    return self.resolve(context, frame, arrived, burst, observer);
+                    return self.resolve(context, frame, arrived, spare, observer);
                 }
                 Standing::MemberGone => {
                     self.forget(index);
@@ -170,11 +170,11 @@ impl Worker {
         {
             if opening && self.is_over(slot) {
                 self.forget(index);
-                return self.resolve(context, frame, arrived, burst, observer);
+                return self.resolve(context, frame, arrived, spare, observer);
             }
             self.note(slot, flags);
         }
-        self.send(context, frame, packet, slot, *hash, burst)
+        self.send(context, frame, packet, slot, *hash, spare)
     }
 
     /// Forgets a connection.

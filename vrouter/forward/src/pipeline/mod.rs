@@ -36,13 +36,11 @@ pub struct Burst {
     pub spare: Vec<Frame>,
 }
 
-impl Burst {
-    /// An empty frame of full size.
-    fn spare_frame(&mut self) -> Frame {
-        let mut frame = self.spare.pop().unwrap_or_else(|| Frame::with_capacity(MAX_FRAME));
-        frame.reset();
-        frame
-    }
+/// An empty frame of full size.
+fn spare_frame(spare: &mut Vec<Frame>) -> Frame {
+    let mut frame = spare.pop().unwrap_or_else(|| Frame::with_capacity(MAX_FRAME));
+    frame.reset();
+    frame
 }
 
 /// What the core must be told about its surroundings.

@@ -5,7 +5,7 @@ use vrouter_objects::{DropReason, IpProtocol, NextHop, NoMembers, VrfId};
 
 use super::classify::Arrived;
 use super::established::tcp_flags;
-use super::{Burst, Context, Outcome, Worker, answer};
+use super::{Context, Outcome, Worker, answer};
 use crate::address::Address;
 use crate::flow::{Actions, ConnectionState, FlowKey, Installed, NewFlow, PackedNextHop, Seen};
 use crate::frame::Frame;
@@ -91,7 +91,7 @@ impl Worker {
         context: Context<'_>,
         frame: &mut Frame,
         arrived: &Arrived,
-        burst: &mut Burst,
+        spare: &mut Vec<Frame>,
         observer: &mut O,
     ) -> Outcome {
         let Arrived { packet, arrival, key, hash } = arrived;
@@ -119,7 +119,7 @@ impl Worker {
         match self.shared.flows.find(key, *hash) {
             Some(index) => {
                 let slot = self.shared.flows.slot(index);
-                self.send(context, frame, packet, slot, *hash, burst)
+                self.send(context, frame, packet, slot, *hash, spare)
             }
             // Another worker forgot it in this very moment.
             None => Outcome::Drop(DropReason::NoFlow),

@@ -92,12 +92,12 @@ impl Worker {
                 self.shared.flows.prefetch_slot(arrived.hash);
             }
         }
-        for (number, next) in staged.drain(..).enumerate() {
-            let mut frame = std::mem::replace(&mut burst.frames[number], Frame::none());
-            let outcome = self.decide(context, &mut frame, next, burst, observer);
-            self.account(context, &mut frame, outcome, observer);
-            burst.frames[number] = frame;
+        let Burst { frames, spare } = burst;
+        for (frame, next) in frames.iter_mut().zip(&staged) {
+            let outcome = self.decide(context, frame, next, spare, observer);
+            self.account(context, frame, outcome, observer);
         }
+        staged.clear();
         self.staged = staged;
         burst.frames.append(&mut self.made);
     }
@@ -117,14 +117,14 @@ impl Worker {
         &mut self,
         context: Context<'_>,
         frame: &mut Frame,
-        staged: Staged,
-        burst: &mut Burst,
+        staged: &Staged,
+        spare: &mut Vec<Frame>,
         observer: &mut O,
     ) -> Outcome {
         match staged {
-            Staged::Drop(reason) => Outcome::Drop(reason),
-            Staged::Arp(offset) => arp::answer(context, frame, offset.into()),
-            Staged::Ip(arrived) => self.ip(context, frame, &arrived, burst, observer),
+            Staged::Drop(reason) => Outcome::Drop(*reason),
+            Staged::Arp(offset) => arp::answer(context, frame, (*offset).into()),
+            Staged::Ip(arrived) => self.ip(context, frame, arrived, spare, observer),
         }
     }
 
