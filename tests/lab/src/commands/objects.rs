@@ -179,7 +179,10 @@ pub fn delete(name: LabName, what: &Delete) -> Result<()> {
 fn delete_keys(lab: &mut Lab, keys: Vec<ObjectKey>, report: &mut Report) -> Result<()> {
     let mut pods = Vec::new();
     let mut bereft = BTreeSet::new();
-    for key in with_contents(lab, keys) {
+    let keys = with_contents(lab, keys);
+    // A namespace may be there only by what is in it.
+    let used: BTreeSet<_> = keys.iter().filter_map(|key| key.namespace.clone()).collect();
+    for key in keys {
         let found = if lab.state.workloads.remove(&key).is_some() {
             pods.extend(lab.state.pods_of(&key).map(|pod| pod.name.clone()));
             lab.state.sources.remove(&key);
@@ -194,7 +197,7 @@ fn delete_keys(lab: &mut Lab, keys: Vec<ObjectKey>, report: &mut Report) -> Resu
             report.complain(unable(&key, "is a node of this lab, and goes with it"));
             continue;
         } else {
-            lab.remove_object(&key)?
+            lab.remove_object(&key)? || (key.kind == "Namespace" && used.contains(&key.name))
         };
         if found {
             done(&key, "deleted");

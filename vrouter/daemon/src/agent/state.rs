@@ -89,7 +89,11 @@ impl State {
 
     /// Whether no new interface of this network may be given this address.
     pub(super) fn is_taken(&self, vrf: VrfId, address: IpAddr) -> bool {
-        self.holder(vrf, address).is_some() || self.is_special(vrf, address) || self.is_bound(vrf, address)
+        self.holder(vrf, address).is_some()
+            || self.is_special(vrf, address)
+            || self.is_bound(vrf, address)
+            // A pod of another node may have an address of this node's block: a static one, or one it moved with.
+            || self.tables.has_host_route(vrf, address)
     }
 
     /// The attachment that has this address.

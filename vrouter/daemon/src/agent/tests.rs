@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::time::Duration;
 
-use vrouter_objects::{Object, ObjectKey, Version};
+use vrouter_objects::{NextHop, Object, ObjectKey, Route, RouteKey, RouterId, Version};
 use vrouter_proto::v1;
 
 use crate::agent::{Assignment, AttachError};
@@ -107,6 +107,17 @@ fn an_address_that_is_set_aside_for_a_pod_is_given_to_no_other() {
     let node = TestNode::new();
     let mut objects = basics();
     objects.extend([lease(1, SMALL), binding("db", &["10.244.0.2"], None)]);
+    node.apply(1, &objects).unwrap();
+    assert_eq!(attach(&node, "web", "c1").addresses, [ip("10.244.0.3")]);
+}
+
+#[test]
+fn an_address_of_this_block_that_a_pod_elsewhere_has_is_given_to_nobody() {
+    let node = TestNode::new();
+    let mut objects = basics();
+    let key = RouteKey { vrf: vrf(), prefix: ip("10.244.0.2").into() };
+    let elsewhere = NextHop::Tunnel(RouterId::new(7).unwrap());
+    objects.extend([lease(1, SMALL), Object::Route(Route { key, next_hop: elsewhere })]);
     node.apply(1, &objects).unwrap();
     assert_eq!(attach(&node, "web", "c1").addresses, [ip("10.244.0.3")]);
 }

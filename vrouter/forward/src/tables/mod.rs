@@ -8,6 +8,7 @@ mod snapshot;
 mod validate;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use vrouter_objects::{
@@ -186,6 +187,12 @@ impl Tables {
         local.chain(pushed)
     }
 
+    /// Whether this very address has a route of its own, because some pod has it, here or elsewhere.
+    pub fn has_host_route(&self, vrf: VrfId, address: IpAddr) -> bool {
+        let key = host_route(vrf, address);
+        self.local_routes.contains_key(&key) || self.objects.contains_key(&ObjectKey::Route(key))
+    }
+
     /// The attached interfaces with their ports.
     pub fn interfaces(&self) -> impl Iterator<Item = (&Vmi, PortId)> {
         self.interfaces.values().map(|(vmi, port)| (vmi, *port))
@@ -277,7 +284,7 @@ impl Tables {
 }
 
 /// The key of the route to one address alone.
-fn host_route(vrf: VrfId, address: std::net::IpAddr) -> RouteKey {
+fn host_route(vrf: VrfId, address: IpAddr) -> RouteKey {
     RouteKey { vrf, prefix: address.into() }
 }
 
