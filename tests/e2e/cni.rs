@@ -11,6 +11,7 @@ use vrouter_tests::command::eventually;
 use vrouter_tests::lab::{Lab, Place, Programs, Shape};
 use vrouter_tests::manifest::{idle_pod, with_addresses};
 
+use crate::away::Away;
 use crate::group::{Group, cases};
 
 pub const GROUP: Group = Group {
@@ -112,10 +113,9 @@ fn versions_are_told(lab: &Lab) -> Result<()> {
 fn status_tells_whether_pods_can_be_attached(lab: &Lab) -> Result<()> {
     let sandbox = Sandbox::new(lab, "n2", "any")?;
     sandbox.call("STATUS", &[])?.success()?;
-    lab.stop("n2")?;
-    let told = sandbox.call("STATUS", &[]);
-    lab.start("n2")?;
-    let failure: Failure = told?.json()?;
+    let away = Away::begin(lab, "n2", Lab::stop)?;
+    let failure: Failure = sandbox.call("STATUS", &[])?.json()?;
+    away.back()?;
     ensure!(matches!(failure.code, 50 | 51), "{failure:?}");
     sandbox.call("STATUS", &[])?.success().map(drop)
 }

@@ -14,6 +14,7 @@ use vrouter_tests::manifest::{
 use vrouter_tests::report::{Datagrams, Echo};
 use vrouter_tests::status::NodeStatus;
 
+use crate::away::{Away, End};
 use crate::group::{Group, cases};
 use crate::load::{Requests, ask};
 
@@ -33,6 +34,7 @@ pub const GROUP: Group = Group {
 };
 
 const CLIENT: &str = "client";
+const CONTROLLER: &str = "controller";
 const NODES: [&str; 2] = ["n1", "n2"];
 const WEB: u16 = 8080;
 
@@ -45,41 +47,14 @@ fn objects(programs: &Programs) -> Vec<Value> {
     ]
 }
 
-/// The controller is away for as long as this lives.
-struct Away<'a>(&'a Lab);
-
-impl<'a> Away<'a> {
-    fn stopped(lab: &'a Lab) -> Result<Self> {
-        lab.stop("controller")?;
-        Ok(Self(lab))
-    }
-
-    fn killed(lab: &'a Lab) -> Result<Self> {
-        lab.kill("controller")?;
-        Ok(Self(lab))
-    }
-
-    /// Starts it and waits until every node has acknowledged.
-    fn back(self) -> Result<()> {
-        self.0.start("controller")
-    }
-}
-
-impl Drop for Away<'_> {
-    fn drop(&mut self) {
-        // It runs already where it was called back.
-        let _ = self.0.start("controller");
-    }
-}
-
 fn web(lab: &Lab) -> Result<SocketAddr> {
     lab.service_address("web", Family::V4, WEB)
 }
 
-fn goes_on(lab: &Lab, leave: fn(&Lab) -> Result<Away<'_>>) -> Result<()> {
+fn goes_on_without(lab: &Lab, end: End) -> Result<()> {
     let target = web(lab)?;
     let requests = Requests::start(lab, CLIENT, target)?;
-    let away = leave(lab)?;
+    let away = Away::begin(lab, CONTROLLER, end)?;
     for node in NODES {
         eventually(Duration::from_secs(5), || {
             ensure!(!lab.node_status(node)?.controller_connected, "{node} still has its controller");
@@ -92,11 +67,11 @@ fn goes_on(lab: &Lab, leave: fn(&Lab) -> Result<Away<'_>>) -> Result<()> {
 }
 
 fn stopped_traffic_goes_on(lab: &Lab) -> Result<()> {
-    goes_on(lab, |lab| Away::stopped(lab))
+    goes_on_without(lab, Lab::stop)
 }
 
 fn killed_traffic_goes_on(lab: &Lab) -> Result<()> {
-    goes_on(lab, |lab| Away::killed(lab))
+    goes_on_without(lab, Lab::kill)
 }
 
 fn nothing_is_lost_when_it_comes_back(lab: &Lab) -> Result<()> {
@@ -105,8 +80,9 @@ fn nothing_is_lost_when_it_comes_back(lab: &Lab) -> Result<()> {
     let statuses = || NODES.iter().map(|node| lab.node_status(node)).collect::<Result<Vec<_>>>();
     let before = statuses()?;
     let datagrams = lab.start_probe(Place::Pod(CLIENT), &["datagrams", &target])?;
-    for leave in [Away::stopped, Away::killed] {
-        leave(lab)?.back()?;
+    let ends: [End; 2] = [Lab::stop, Lab::kill];
+    for end in ends {
+        Away::begin(lab, CONTROLLER, end)?.back()?;
     }
     thread::sleep(Duration::from_millis(500));
     let report: Datagrams = datagrams.finish(Duration::from_secs(10))?;
@@ -135,14 +111,12 @@ fn unchanged(before: &NodeStatus, after: &NodeStatus) -> Result<()> {
 fn ctrl_4_a_node_restarts_meanwhile(lab: &Lab) -> Result<()> {
     let target = web(lab)?;
     let before = lab.node_status("n1")?;
-    let away = Away::stopped(lab)?;
-    lab.stop("n1")?;
-    lab.start("n1")?;
+    let away = Away::begin(lab, CONTROLLER, Lab::stop)?;
+    Away::begin(lab, "n1", Lab::stop)?.back()?;
     ask(lab, CLIENT, target, 200)?;
     let meanwhile = lab.node_status("n1")?;
     ensure!(meanwhile.digest == before.digest, "digest {}, now {}", before.digest, meanwhile.digest);
-    lab.kill("n1")?;
-    lab.start("n1")?;
+    Away::begin(lab, "n1", Lab::kill)?.back()?;
     ask(lab, CLIENT, target, 200)?;
     away.back()?;
     unchanged(&before, &lab.node_status("n1")?)?;
@@ -150,7 +124,7 @@ fn ctrl_4_a_node_restarts_meanwhile(lab: &Lab) -> Result<()> {
 }
 
 fn ctrl_4_what_changed_meanwhile_arrives(lab: &Lab) -> Result<()> {
-    let away = Away::stopped(lab)?;
+    let away = Away::begin(lab, CONTROLLER, Lab::stop)?;
     let ports = [ServicePort { protocol: "TCP", port: 9090, target: 80 }];
     let file = lab.write("late.yaml", &stream(&[service("late", Endpoints::OfApp("web"), &ports)]))?;
     // The lab says that nobody has acknowledged it.
@@ -161,7 +135,7 @@ fn ctrl_4_what_changed_meanwhile_arrives(lab: &Lab) -> Result<()> {
 }
 
 fn a_pod_starts_meanwhile(lab: &Lab) -> Result<()> {
-    let away = Away::stopped(lab)?;
+    let away = Away::begin(lab, CONTROLLER, Lab::stop)?;
     let pod = echo_pod("meanwhile", "n1", lab.programs().probe());
     let file = lab.write("meanwhile.yaml", &stream(&[pod]))?;
     lab.try_apply(&file)?;
@@ -203,8 +177,7 @@ fn ctrl_14_more_than_one_message_holds(lab: &Lab) -> Result<()> {
     objects.extend((0..20).map(slice));
     let outcome = lab.apply(&objects).and_then(|()| {
         // A node that starts anew gets all of it at once.
-        lab.stop("n2")?;
-        lab.start("n2")?;
+        Away::begin(lab, "n2", Lab::stop)?.back()?;
         for node in NODES {
             let status = lab.node_status(node)?;
             ensure!(status.controller_connected && status.refusals.is_empty(), "{node}: {status:?}");

@@ -4,6 +4,7 @@
 //! Cases come in groups, and each group has a lab of its own. `cargo test -p vrouter-tests --test e2e -- services` runs
 //! one group. They need root.
 
+mod away;
 mod cni;
 mod controller;
 mod group;

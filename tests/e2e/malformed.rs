@@ -11,6 +11,7 @@ use vrouter_tests::command::eventually;
 use vrouter_tests::frame::{ETHERNET, Ends, GATEWAY_MAC, from_hex, mac, to_hex};
 use vrouter_tests::lab::{Family, Lab, Place, Programs, Shape};
 use vrouter_tests::manifest::{ECHO, echo_pod, idle_pod};
+use vrouter_tests::noise::Noise;
 use vrouter_tests::report::{Capture, Echo};
 
 use crate::group::{Group, cases};
@@ -22,7 +23,8 @@ pub const GROUP: Group = Group {
     cases: cases![
         malf_4_headers_that_lie,
         malf_4_addresses_that_lie,
-        malf_3_an_authentication_header_is_walked
+        malf_3_an_authentication_header_is_walked,
+        malf_4_a_flood_of_damaged_frames,
     ],
 };
 
@@ -72,12 +74,22 @@ fn all_dropped(lab: &Lab, bad: &[Bad]) -> Result<()> {
         Ok(())
     })?;
     ensure!(lab.interface(FROM)?.flows == flows, "a flow was made");
-    let packets = lab.node_status("n1")?.packets;
-    let ended = packets.forwarded + packets.consumed + packets.dropped + packets.held;
-    ensure!(packets.received == ended, "{packets:?}");
-    let target = SocketAddr::new(lab.pod_address("receiver", Family::V4)?, ECHO).to_string();
-    let echo: Echo = lab.probe(Place::Pod(FROM), &["bulk", &target, "--bytes", "1000"])?;
-    ensure!(echo.intact == 1000, "{echo:?}");
+    unharmed(lab)
+}
+
+/// The counters add up, and good packets pass.
+fn unharmed(lab: &Lab) -> Result<()> {
+    eventually(Duration::from_secs(3), || {
+        let packets = lab.node_status("n1")?.packets;
+        let ended = packets.forwarded + packets.consumed + packets.dropped + packets.held;
+        ensure!(packets.received == ended, "{packets:?}");
+        Ok(())
+    })?;
+    for family in Family::BOTH {
+        let target = SocketAddr::new(lab.pod_address("receiver", family)?, ECHO).to_string();
+        let echo: Echo = lab.probe(Place::Pod(FROM), &["bulk", &target, "--bytes", "1000"])?;
+        ensure!(echo.intact == 1000, "{target}: {echo:?}");
+    }
     Ok(())
 }
 
@@ -169,5 +181,35 @@ fn malf_3_an_authentication_header_is_walked(lab: &Lab) -> Result<()> {
         flows["flows"].as_array().and_then(|all| all.iter().find(|flow| flow["direction"] == "forward"));
     let port = forward.and_then(|flow| flow["destination_port"].as_u64());
     ensure!(port == Some(ECHO.into()), "its flow has not the ports behind the header: {flows}");
+    Ok(())
+}
+
+/// Whatever comes: it ends once, somehow, and the vRouter goes on.
+fn malf_4_a_flood_of_damaged_frames(lab: &Lab) -> Result<()> {
+    const COUNT: usize = 5000;
+    /// The addresses of the link stay, so that the rest is looked at.
+    const DAMAGED_FROM: usize = 12;
+    let mut good = Vec::new();
+    for family in Family::BOTH {
+        let ends = ends(lab, family)?;
+        good.extend([ends.udp(PORTS, &[0; 32])?, ends.tcp_syn(PORTS)?]);
+    }
+    let mut noise = Noise::default();
+    let mut frames = Vec::new();
+    while frames.len() < COUNT {
+        let template = noise.below(good.len());
+        let frame = noise.damage(&good[template], DAMAGED_FROM);
+        // The kernel itself refuses to send less than a link header.
+        if frame.len() > ETHERNET {
+            frames.push(to_hex(&frame));
+        }
+    }
+    let before = lab.node_status("n1")?.packets.received;
+    let sent: usize = lab.probe_with(Place::Pod(FROM), &["send", "eth0"], &frames.join("\n"))?;
+    ensure!(sent == COUNT, "only {sent} frames were sent");
+    unharmed(lab)?;
+    // A burst may overflow the interface's own queue.
+    let received = lab.node_status("n1")?.packets.received - before;
+    ensure!(received > COUNT as u64 / 10, "only {received} of {COUNT} frames came in");
     Ok(())
 }

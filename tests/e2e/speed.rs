@@ -80,7 +80,7 @@ fn tcp_across_nodes(lab: &Lab) -> Result<()> {
 fn udp_on_a_node_and_across(lab: &Lab) -> Result<()> {
     for service in ["near", "far"] {
         let target = lab.service_address(service, Family::V4, IPERF)?;
-        let report = iperf(lab, target, &["-u", "-b", "50M", "-l", "1000"])?;
+        let report = iperf(lab, target, &["-u", "-b", "5M", "-l", "1000"])?;
         let number = |field: &str| report.pointer(&format!("/end/sum/{field}")).and_then(Value::as_u64);
         let (Some(sent), Some(lost)) = (number("packets"), number("lost_packets")) else {
             bail!("no sum in {report}");

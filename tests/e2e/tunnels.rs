@@ -11,6 +11,7 @@ use vrouter_tests::command::eventually;
 use vrouter_tests::frame::{Ends, Mac, from_hex, mac, to_hex, vxlan};
 use vrouter_tests::lab::{Family, Lab, Place, Programs, Shape};
 use vrouter_tests::manifest::{ECHO, echo_pod, idle_pod};
+use vrouter_tests::noise::Noise;
 use vrouter_tests::report::Capture;
 use vrouter_tests::wire::{Tunnelled, VXLAN_PORT};
 
@@ -29,6 +30,7 @@ pub const GROUP: Group = Group {
         vxlan_5_the_valid_bit_must_be_set,
         malf_4_a_header_cut_short,
         unknown_networks_and_other_routers_are_not_heard,
+        malf_4_a_flood_of_damaged_packets,
     ],
 };
 
@@ -202,4 +204,20 @@ fn unknown_networks_and_other_routers_are_not_heard(lab: &Lab) -> Result<()> {
     let nobody: Mac = [2, 0, 0, 0, 0, 9];
     let misdirected = [&nobody[..], &inner[6..]].concat();
     dropped(lab, PEER, &vxlan(VNI, &misdirected), "unknown-router-mac")
+}
+
+fn malf_4_a_flood_of_damaged_packets(lab: &Lab) -> Result<()> {
+    let good = vxlan(VNI, &inner(lab)?);
+    let mut noise = Noise::default();
+    let packets: Vec<_> = (0..5000).map(|_| to_hex(&noise.damage(&good, 0))).collect();
+    let target = format!("{}:{VXLAN_PORT}", vtep(lab, NODE)?.address);
+    let _: usize = lab.probe_with(PEER, &["send-udp", &target], &packets.join("\n"))?;
+    eventually(Duration::from_secs(3), || {
+        let packets = lab.node_status(NODE)?.packets;
+        let ended = packets.forwarded + packets.consumed + packets.dropped + packets.held;
+        ensure!(packets.received == ended, "{packets:?}");
+        Ok(())
+    })?;
+    ensure!(arrives(lab, PEER, &good)?, "what is in order no longer arrives");
+    Ok(())
 }

@@ -89,7 +89,8 @@ fn is_abandoned(lab: &str) -> bool {
         (Some(PREFIX), Some(owner)) if owner.parse::<u32>().is_ok() => owner,
         _ => return false,
     };
-    !Path::new("/proc").join(owner).exists()
+    // One that has ended but was not collected has no program any more.
+    fs::read_link(Path::new("/proc").join(owner).join("exe")).is_err()
 }
 
 /// What a lab consists of.

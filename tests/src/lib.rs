@@ -9,6 +9,7 @@ pub mod crc32c;
 pub mod frame;
 pub mod lab;
 pub mod manifest;
+pub mod noise;
 pub mod report;
 pub mod status;
 pub mod wire;

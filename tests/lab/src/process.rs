@@ -145,6 +145,7 @@ fn open_log(log: &Path) -> Result<File> {
 struct Stat {
     state: char,
     parent: Pid,
+    threads: u32,
     started: u64,
 }
 
@@ -160,12 +161,14 @@ impl Stat {
         Some(Self {
             state: fields.first()?.chars().next()?,
             parent: Pid::from_raw(fields.get(1)?.parse().ok()?),
+            threads: fields.get(17)?.parse().ok()?,
             started: fields.get(19)?.parse().ok()?,
         })
     }
 
+    /// The first thread may be gone before the others, which hold the process's files and locks until they are too.
     fn runs(&self) -> bool {
-        !matches!(self.state, 'Z' | 'X')
+        !matches!(self.state, 'Z' | 'X') || self.threads > 1
     }
 }
 
@@ -178,6 +181,9 @@ mod tests {
         let line = "42 (a) b) (c) S 7 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 98765 1 1 1";
         let stat = Stat::parse(line).unwrap();
         assert_eq!((stat.parent, stat.started, stat.runs()), (Pid::from_raw(7), 98765, true));
+        let ended = line.replace(" S ", " Z ");
+        assert!(!Stat::parse(&ended).unwrap().runs());
+        assert!(Stat::parse(&ended.replace(" 1 0 98765", " 3 0 98765")).unwrap().runs(), "threads are left");
     }
 
     #[test]

@@ -77,6 +77,8 @@ impl Tables {
                 Change::Put(object) => puts.push(object),
             }
         }
+        // What is replaced first gives up its address or VNI: another object of this version may take it over.
+        puts.iter().for_each(|object| self.vacate(object));
         puts.sort_by_key(|object| object.key().kind());
         let mut refusals = Vec::new();
         for object in puts {
@@ -113,7 +115,6 @@ impl Tables {
         if let Some((address, holder)) = taken {
             return Err(TableError::AddressTaken { address, holder });
         }
-        self.detach(vmi.id);
         // What it had before, it need not have now.
         self.detach(vmi.id);
         self.working.set_port(port, Some(Arc::new(PortEntry::new(&vmi, port))));
@@ -204,10 +205,6 @@ impl Tables {
         if self.objects.get(&key) == Some(&object) {
             return Ok(());
         }
-        // A floating IP may change its address, a network its VNI: the old one goes first.
-        if !matches!(key, ObjectKey::Route(_) | ObjectKey::RoutingInstance(_)) {
-            self.forget(&key);
-        }
         let vrf_is_new = matches!(&object, Object::RoutingInstance(i) if self.working.vrf(i.id).is_none());
         match &object {
             Object::VirtualRouter(router) => self.working.put_router(router, router.name == self.node),
@@ -223,6 +220,23 @@ impl Tables {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Takes out of the way what this object is to replace.
+    fn vacate(&mut self, object: &Object) {
+        let key = object.key();
+        if self.objects.get(&key).is_none_or(|held| held == object) {
+            return;
+        }
+        match key {
+            ObjectKey::VirtualRouter(_) | ObjectKey::FloatingIp(_) => {
+                self.forget(&key);
+                self.objects.remove(&key);
+            }
+            // Its routes and floating IPs stay.
+            ObjectKey::RoutingInstance(vrf) => self.working.release_vni(vrf),
+            ObjectKey::Route(_) | ObjectKey::AddressLease(_) | ObjectKey::PodBinding(_) => {}
+        }
     }
 
     /// Puts back into a network that came back what referred to it all the while.

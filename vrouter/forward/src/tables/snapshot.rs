@@ -204,9 +204,8 @@ impl Snapshot {
 
     pub(super) fn put_vrf(&mut self, instance: &RoutingInstance) {
         let (vni, subnets) = (instance.vni, instance.subnets.as_slice().into());
-        let vnis = Arc::make_mut(&mut self.vnis);
-        vnis.retain(|_, vrf| *vrf != instance.id);
-        vnis.insert(vni, instance.id);
+        self.release_vni(instance.id);
+        Arc::make_mut(&mut self.vnis).insert(vni, instance.id);
         match Arc::make_mut(&mut self.vrfs).get_mut(&instance.id) {
             Some(vrf) => {
                 let vrf = Arc::make_mut(vrf);
@@ -219,10 +218,15 @@ impl Snapshot {
         }
     }
 
+    /// Leaves a network without its VNI until it is put again.
+    pub(super) fn release_vni(&mut self, id: VrfId) {
+        Arc::make_mut(&mut self.vnis).retain(|_, vrf| *vrf != id);
+    }
+
     /// Takes a network out, with its routes and floating IPs.
     pub(super) fn remove_vrf(&mut self, id: VrfId) {
         Arc::make_mut(&mut self.vrfs).remove(&id);
-        Arc::make_mut(&mut self.vnis).retain(|_, vrf| *vrf != id);
+        self.release_vni(id);
     }
 
     fn vrf_mut(&mut self, id: VrfId) -> Option<&mut Vrf> {

@@ -223,3 +223,41 @@ fn a_network_that_comes_back_has_all_it_had() {
     assert_eq!(next_hop(&with, "10.1.0.7"), Some(NextHop::Reject));
     assert!(with.fip_at(vrf(1), Address::v4([10, 1, 0, 9])).is_some());
 }
+
+#[test]
+fn what_is_unique_may_change_hands_within_one_version() {
+    let swaps = [
+        ([router(1, "192.0.2.1"), router(2, "192.0.2.2")], [router(1, "192.0.2.2"), router(2, "192.0.2.1")]),
+        ([network(3, 13), network(4, 14)], [network(3, 14), network(4, 13)]),
+        (
+            [service(1, "10.1.0.8", &[80], vec![]), service(2, "10.1.0.9", &[80], vec![])],
+            [service(1, "10.1.0.9", &[80], vec![]), service(2, "10.1.0.8", &[80], vec![])],
+        ),
+    ];
+    for (before, after) in swaps {
+        for order in [after.clone(), {
+            let [one, two] = after;
+            [two, one]
+        }] {
+            let (mut tables, epoch) = tables();
+            put(&mut tables, before.clone());
+            put(&mut tables, order.clone());
+            assert!(order.iter().all(|object| tables.objects().any(|held| held == object)));
+            let snapshot = tables.publish(Epoch(epoch));
+            for object in order {
+                match object {
+                    Object::VirtualRouter(router) => {
+                        assert_eq!(snapshot.router_at(router.address.into()), Some(router.id));
+                    }
+                    Object::RoutingInstance(network) => {
+                        assert_eq!(snapshot.vrf_of_vni(network.vni), Some(network.id));
+                    }
+                    Object::FloatingIp(fip) => {
+                        assert_eq!(snapshot.fip_at(fip.vrf, fip.address.into()), Some(fip.id));
+                    }
+                    other => panic!("no swap of {other:?}"),
+                }
+            }
+        }
+    }
+}
