@@ -1,5 +1,6 @@
 //! The cluster's default networks.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -46,9 +47,36 @@ impl VirtualNetwork {
         }
     }
 
+    /// Whether an interface can have the address.
+    pub fn check(&self, address: IpAddr) -> Result<(), AddressFault> {
+        let prefix = self.prefix(address.into()).filter(|prefix| prefix.contains(&address));
+        let prefix = prefix.ok_or(AddressFault::Outside)?;
+        // A prefix's first address, and the last one of an IPv4 prefix, mean the prefix as a whole.
+        let is_whole = address == prefix.network() || (address.is_ipv4() && address == prefix.broadcast());
+        if is_whole || self.gateway(prefix) == Some(address) { Err(AddressFault::Reserved) } else { Ok(()) }
+    }
+
     /// Whether the address belongs to the network.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.prefixes.iter().any(|prefix| prefix.contains(&address))
+    }
+}
+
+/// Why no interface can have an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressFault {
+    /// No address of the network.
+    Outside,
+    /// The gateway's, or a prefix's first or last.
+    Reserved,
+}
+
+impl fmt::Display for AddressFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Outside => "is no address of the pod network",
+            Self::Reserved => "is reserved in the pod network",
+        })
     }
 }
 
@@ -86,25 +114,17 @@ impl ModelConfig {
         if pod_vni == service_vni {
             return Err(ModelError::SharedVni(pod_vni.get()));
         }
-        let network = |name, vrf: u32, vni, prefixes, role| {
-            let vrf = VrfId::new(vrf).map_err(|error| ModelError::State(error.to_string()))?;
-            Ok(VirtualNetwork {
-                name: NamespacedName::new(NETWORK_NAMESPACE, name),
-                vrf,
-                vni,
-                prefixes,
-                role,
-            })
+        let network = |name, vrf: u32, vni, prefixes, role| VirtualNetwork {
+            name: NamespacedName::new(NETWORK_NAMESPACE, name),
+            vrf: VrfId::new(vrf).expect("any number but 0 is a VRF id, and these are 1 and 2"),
+            vni,
+            prefixes,
+            role,
         };
+        let (pods, services) = (NetworkRole::Pods, NetworkRole::Services);
         Ok(Self {
-            pods: network("default-podnetwork", 1, pod_vni, pod_prefixes, NetworkRole::Pods)?,
-            services: network(
-                "default-servicenetwork",
-                2,
-                service_vni,
-                service_prefixes,
-                NetworkRole::Services,
-            )?,
+            pods: network("default-podnetwork", 1, pod_vni, pod_prefixes, pods),
+            services: network("default-servicenetwork", 2, service_vni, service_prefixes, services),
             block_lengths: [v4_block, v6_block],
         })
     }

@@ -25,6 +25,8 @@ pub struct Attachment {
     pub interface: ContainerInterface,
     /// Where its device is.
     pub netns: NetworkNamespace,
+    /// The name of the CNI network configuration that it was attached by.
+    pub configuration: String,
     /// The network it is in.
     pub vrf: VrfId,
     /// Its MAC address.
@@ -119,6 +121,7 @@ pub(crate) mod tests {
                 name: "eth0".to_owned(),
             },
             netns: NetworkNamespace { path: "/proc/self/ns/net".into(), inode: 1 },
+            configuration: "pods".to_owned(),
             vrf: VrfId::new(1).unwrap(),
             mac: MacAddress::local(0x50, number.into()),
             addresses: vec![IpAddr::from([10, 244, 0, number])],

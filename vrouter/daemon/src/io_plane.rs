@@ -1,8 +1,9 @@
 //! The data path behind the agent's seam.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::TryStreamExt;
 use rtnetlink::packet_route::link::LinkAttribute;
@@ -22,6 +23,8 @@ pub struct IoPlane {
     /// One for each worker.
     queues: u16,
     drops: Mutex<VecDeque<DroppedPacket>>,
+    /// Ports whose device has vanished, until somebody asks.
+    unplugged: Mutex<BTreeSet<PortId>>,
 }
 
 impl IoPlane {
@@ -30,12 +33,19 @@ impl IoPlane {
         // There are never more workers than a TAP has queues.
         let queues = u16::try_from(shared.workers()).unwrap_or(u16::MAX);
         let data_path = DataPath::start(DataPathConfig::default(), shared, first)?;
-        Ok(Self { data_path, flows, queues, drops: Mutex::default() })
+        Ok(Self { data_path, flows, queues, drops: Mutex::default(), unplugged: Mutex::default() })
     }
 
     /// Stops the workers. TAPs stay, as do flows.
     pub fn stop(self) {
         self.data_path.stop();
+    }
+
+    /// The ports whose device has vanished, with those that the workers have noticed since.
+    fn unplugged(&self) -> MutexGuard<'_, BTreeSet<PortId>> {
+        let mut unplugged = self.unplugged.lock().unwrap_or_else(PoisonError::into_inner);
+        unplugged.extend(self.data_path.unplugged_ports());
+        unplugged
     }
 
     fn spec(&self, device: &Device) -> TapSpec {
@@ -66,16 +76,27 @@ impl DataPlane for IoPlane {
 
     fn open_port(&self, port: PortId, device: &Device) -> Result<(), PlaneError> {
         let tap = Tap::open(&self.spec(device))?;
+        // Whatever was noticed of the port's earlier device says nothing of this one.
+        self.data_path.remove_port(port)?;
+        self.unplugged().remove(&port);
         Ok(self.data_path.add_port(port, tap)?)
     }
 
     fn close_port(&self, port: PortId, device: &Device) -> Result<(), PlaneError> {
         self.data_path.remove_port(port)?;
         // Another namespace at the same path is another pod's.
-        if device.netns.is_there() {
-            Tap::remove(&self.spec(device))?;
+        if !device.netns.is_there() {
+            return Ok(());
         }
-        Ok(())
+        match Tap::remove(&self.spec(device)) {
+            // It went in between, and the device with it.
+            Err(IoError::Namespace { source, .. }) if is_gone(&source) => Ok(()),
+            removed => Ok(removed?),
+        }
+    }
+
+    fn unplugged_ports(&self) -> Vec<PortId> {
+        std::mem::take(&mut *self.unplugged()).into_iter().collect()
     }
 
     fn set_vtep(&self, address: IpAddr) -> Result<(), PlaneError> {
@@ -103,6 +124,11 @@ impl DataPlane for IoPlane {
         drops.drain(..surplus);
         drops.iter().cloned().collect()
     }
+}
+
+/// Whether entering a namespace failed because there is none at that path, or only the file that it was bound to.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput)
 }
 
 /// The MTU of the link that has this address.

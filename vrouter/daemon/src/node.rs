@@ -74,8 +74,8 @@ fn build(config: &Config) -> Result<(Arc<Agent>, Arc<IoPlane>)> {
     let flow_file = FlowFile::open(&config.flow_table, config.flow_capacity, boot)?;
     let mut restored = Restored::load(&identity, &files, flow_file.last_epoch())?;
 
-    let flow_config = FlowConfig { hash_seed: flow_file.seed(), ..FlowConfig::default() };
-    let (flows, recovered) = FlowTable::recover(flow_file.slots(), flow_config, boot_time());
+    let flow_config = FlowConfig::sized(flow_file.slots().len(), flow_file.seed());
+    let (flows, recovered) = FlowTable::recover(flow_file.slots(), flow_file.high_water(), flow_config, boot_time());
     tracing::info!("{} connections go on, {} were incomplete", recovered.connections, recovered.discarded);
     let shared = Shared::new(flows, config.workers, ForwardConfig::default());
 

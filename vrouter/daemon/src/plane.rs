@@ -24,6 +24,9 @@ pub trait DataPlane: Send + Sync + 'static {
     /// Takes the port from the workers and removes the device. Of what is not there it is done already.
     fn close_port(&self, port: PortId, device: &Device) -> Result<(), PlaneError>;
 
+    /// Ports whose device has vanished since this was last asked. They are served no more.
+    fn unplugged_ports(&self) -> Vec<PortId>;
+
     /// Tunnels end at this address of the node.
     fn set_vtep(&self, address: IpAddr) -> Result<(), PlaneError>;
 

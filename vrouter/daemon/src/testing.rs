@@ -140,7 +140,7 @@ impl TestNode {
 
 fn shared() -> Arc<Shared> {
     let slots: Vec<_> = (0..16).map(|_| Slot::new()).collect();
-    let (flows, _) = FlowTable::recover(slots.leak(), FlowConfig::default(), Time(0));
+    let (flows, _) = FlowTable::recover(slots.leak(), Box::leak(Box::default()), FlowConfig::default(), Time(0));
     Shared::new(flows, 2, ForwardConfig::default())
 }
 

@@ -1,4 +1,6 @@
-//! The Internet checksum, incrementally (RFC 1624), and SCTP's CRC32c.
+//! The Internet checksum, whole and incrementally (RFC 1624), and SCTP's CRC32c.
+
+use vrouter_arch::checksum::{add, sum};
 
 /// The one's-complement difference between old and new contents, to be added to a checksum over them.
 #[derive(Debug, Clone, Copy, Default)]
@@ -43,21 +45,27 @@ fn fold(sum: u32) -> u16 {
     fold_once(fold_once(sum)) as u16
 }
 
+/// The sum over the pseudo-header of a packet with `len` bytes of transport header and payload.
+#[inline]
+pub(crate) fn pseudo_header_sum(source: &[u8], destination: &[u8], protocol: u8, len: usize) -> u16 {
+    // An IP packet has less than 64 KiB, so the upper half of IPv6's 32-bit length is zero.
+    add(add(sum(source), sum(destination)), add(protocol.into(), len as u16))
+}
+
 /// The checksum over a pseudo-header and the transport packet behind it, whose checksum field is zero.
 pub(crate) fn transport_checksum(source: &[u8], destination: &[u8], protocol: u8, packet: &[u8]) -> u16 {
-    use vrouter_arch::checksum::sum;
-    let length = packet.len() as u32;
-    let total = u32::from(sum(source))
-        + u32::from(sum(destination))
-        + u32::from(protocol)
-        + fold_once(length)
-        + u32::from(sum(packet));
-    !fold(total)
+    !add(pseudo_header_sum(source, destination, protocol, packet.len()), sum(packet))
 }
 
 /// The checksum over a header or message whose checksum field is zero.
 pub(crate) fn header_checksum(bytes: &[u8]) -> u16 {
-    !vrouter_arch::checksum::sum(bytes)
+    !sum(bytes)
+}
+
+/// A computed UDP checksum as it is sent: zero would say that there is none (RFC 768).
+#[inline]
+pub(crate) const fn udp_checksum(checksum: u16) -> u16 {
+    if checksum == 0 { 0xffff } else { checksum }
 }
 
 const CRC32C_POLYNOMIAL: u32 = 0x82f6_3b78;

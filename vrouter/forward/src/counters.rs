@@ -156,10 +156,13 @@ impl WorkerCounters {
         }
     }
 
-    /// Counts a received frame that ended before the pipeline, such as an outer header that makes no sense.
-    pub fn drop_unparsed(&self, reason: DropReason) {
+    /// Counts a received frame that ended before the pipeline: an offload header or outer header that makes no sense.
+    pub fn drop_unparsed(&self, reason: DropReason, port: Option<PortId>) {
         self.received.add(1);
-        self.drop(reason, None);
+        if let Some(port) = port {
+            self.cell(port).rx_packets.add(1);
+        }
+        self.drop(reason, port);
     }
 
     /// What was dropped for this reason.

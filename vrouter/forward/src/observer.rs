@@ -18,6 +18,8 @@ pub enum Event<'a> {
     Consumed(&'a Frame),
     /// It ends here; where its sender is told, it has become what the sender is told.
     Dropped(&'a Frame, DropReason),
+    /// A piece that a packet was cut into leaves.
+    Made(&'a Frame),
     /// It waits for the first fragment of its datagram.
     Held(&'a Frame),
 }

@@ -3,7 +3,7 @@
 use vrouter_objects::{DropReason, IpProtocol};
 
 use crate::address::{Address, Family};
-use crate::checksum::{Delta, header_checksum, sctp_crc, transport_checksum};
+use crate::checksum::{Delta, header_checksum, sctp_crc, transport_checksum, udp_checksum};
 use crate::frame::{Checksum, Offload};
 use crate::parse::{Fragment, Packet, TcpFlags, Transport, read_u16, read_u32, write_u16, write_u32};
 
@@ -147,9 +147,9 @@ fn translate_transport(
             if !none {
                 adjust_checksum(bytes, transport, 6, offload, addresses, delta);
                 let partial = matches!(offload.checksum, Checksum::Partial { .. });
-                if !partial && read_u16(bytes, transport + 6) == 0 {
-                    // Zero would say "no checksum".
-                    write_u16(bytes, transport + 6, 0xffff);
+                if !partial {
+                    let checksum = udp_checksum(read_u16(bytes, transport + 6));
+                    write_u16(bytes, transport + 6, checksum);
                 }
             }
         }
@@ -309,6 +309,7 @@ fn translate_quoted(bytes: &mut [u8], family: Family, quoted: &crate::parse::Quo
     let mut addresses = Delta::default();
     let mut ports = Delta::default();
     let has_ports = matches!(quoted.protocol, IpProtocol::TCP | IpProtocol::UDP | IpProtocol::SCTP);
+    let is_icmp = matches!(quoted.protocol, IpProtocol::ICMP | IpProtocol::ICMPV6);
     if let Some(source) = inner.source {
         addresses = replace_address(bytes, quoted.ip + source_at, source.address, addresses);
         if has_ports {
@@ -322,12 +323,18 @@ fn translate_quoted(bytes: &mut [u8], family: Family, quoted: &crate::parse::Quo
         }
     }
     adjust_ip_checksum(bytes, quoted.ip, family, addresses);
+    if let Some(source) = inner.source.filter(|_| is_icmp) {
+        ports = replace_port(bytes, quoted.transport + 4, source.port, ports);
+    }
     // A UDP checksum always lies within the eight bytes that are quoted at least; a TCP one may be cut off.
     let field = match quoted.protocol {
         IpProtocol::TCP => 16,
         IpProtocol::UDP => 6,
+        IpProtocol::ICMP | IpProtocol::ICMPV6 => 2,
         _ => return,
     };
+    // Only ICMP for IPv4 has a checksum that does not cover the addresses.
+    let addresses = if quoted.protocol == IpProtocol::ICMP { Delta::default() } else { addresses };
     let at = quoted.transport + field;
     if let Some(checksum) = bytes.get(at..at + 2).map(|_| read_u16(bytes, at))
         && !(checksum == 0 && quoted.protocol == IpProtocol::UDP)

@@ -43,13 +43,17 @@ fn the_gateway_has_no_other_service() {
         let pod = cluster.pod(0);
         let packet = PacketBuilder::new(address(&pod, family), gateway(family));
         let reply = IcmpTypes::of(family).echo_reply;
-        for frame in [
-            packet.clone().tcp(1, 80, SYN).build(),
-            packet.clone().udp(1, 53).build(),
-            packet.clone().icmp(reply, 0, [0, 1, 0, 1]).build(),
-            packet.clone().protocol(47, &[0; 8]).build(),
+        for (frame, answers) in [
+            (packet.clone().tcp(1, 80, SYN).build(), 1),
+            (packet.clone().udp(1, 53).build(), 1),
+            (packet.clone().icmp(reply, 0, [0, 1, 0, 1]).build(), 0),
+            (packet.clone().protocol(47, &[0; 8]).build(), 1),
         ] {
-            assert_eq!(cluster.send(&pod, &frame), [], "{frame:02x?}");
+            let told = cluster.send(&pod, &frame);
+            assert_eq!(told.len(), answers, "{frame:02x?}");
+            for delivery in told {
+                assert_eq!(read(&delivery.frame).source, gateway(family));
+            }
         }
         assert_eq!(drops(&cluster, 0), [(DropReason::NoService, 4)]);
         // Every node has the gateway; one that comes out of a tunnel means another's.

@@ -205,11 +205,12 @@ fn solicitation(pod: &PodHandle) -> Vec<u8> {
 
 /// Whether etherparse reads in the frame what the flow is named by.
 fn is_in(key: &FlowKey, frame: &[u8]) -> bool {
-    let packet = match SlicedPacket::from_ethernet(frame) {
-        Ok(packet) => packet,
-        // etherparse insists on what IGMP may say, which is nothing to a router.
-        Err(_) => return key.protocol.0 == 2,
-    };
+    // etherparse insists on what IGMP may say, and reads on behind an authentication header of IPv4; to the router
+    // both are protocols without ports.
+    if key.protocol.0 == 2 || (key.protocol.0 == 51 && key.source.family() == Family::V4) {
+        return (key.source_port, key.destination_port) == (0, 0);
+    }
+    let Ok(packet) = SlicedPacket::from_ethernet(frame) else { return false };
     let (source, destination): (IpAddr, IpAddr) = match &packet.net {
         Some(NetSlice::Ipv4(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
         Some(NetSlice::Ipv6(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),

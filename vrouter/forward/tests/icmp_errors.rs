@@ -162,3 +162,18 @@ fn icmp_7_an_error_goes_by_the_routes_of_now() {
         assert_eq!(told[0].frame[..6], scene.client.mac.0, "{family:?}");
     }
 }
+
+/// Who quotes another's packet reaches neither that other nor anybody else.
+#[test]
+fn an_error_goes_to_the_sender_of_what_it_quotes_or_to_nobody() {
+    for family in FAMILIES {
+        let mut scene = Scene::new(family, ServiceProtocol::Udp);
+        let (liar, other) = (scene.cluster.pod(1), scene.cluster.pod(0));
+        let (kind, code) = IcmpTypes::of(family).port_unreachable;
+        let error = PacketBuilder::new(address(&liar, family), address(&other, family))
+            .icmp(kind, code, [0; 4])
+            .payload(&scene.arrived[14..]);
+        assert_eq!(scene.cluster.send(&liar, &error.build()), []);
+        assert_eq!(drops(&scene.cluster, 1), [(DropReason::IcmpUnrelated, 1)]);
+    }
+}

@@ -170,3 +170,38 @@ fn an_error_about_a_translated_packet_reaches_its_sender_translated() {
         assert_eq!(got, expected, "what is quoted is what was sent");
     }
 }
+
+/// Only a SYN opens a connection: anything else to a service is of one that nobody here knows.
+#[test]
+fn tcp_9_what_is_no_syn_makes_no_flow_to_a_service() {
+    for family in FAMILIES {
+        let mut cluster = Cluster::new(1);
+        let (client, server) = (cluster.pod(0), cluster.pod(0));
+        let service =
+            ServiceSpec::new(1, vip(family), ServiceProtocol::Tcp, 80, &[(address(&server, family), 8080)]);
+        cluster.put(&[service.object()]);
+        for flags in [ACK, SYN | ACK] {
+            let stray =
+                packet(address(&client, family), vip(family), ServiceProtocol::Tcp, (4000, 80), flags);
+            let told = only(&cluster.send(&client, &stray));
+            assert_eq!((told.source, told.tcp_flags & 4), (vip(family), 4), "{flags:#x}");
+        }
+        assert_eq!(cluster.nodes[0].flows(cluster.now), []);
+        let syn = packet(address(&client, family), vip(family), ServiceProtocol::Tcp, (4000, 80), SYN);
+        assert_eq!(only(&cluster.send(&client, &syn)).destination, address(&server, family));
+    }
+}
+
+/// What one client is told leaves the others theirs.
+#[test]
+fn a_client_that_asks_too_often_costs_the_others_nothing() {
+    let mut cluster = Cluster::new(1);
+    let (loud, quiet) = (cluster.pod(0), cluster.pod(0));
+    let empty = ServiceSpec::new(1, vip(Family::V4), ServiceProtocol::Tcp, 80, &[]);
+    cluster.put(&[empty.object()]);
+    let syn =
+        |from: &PodHandle, port| packet(from.v4, vip(Family::V4), ServiceProtocol::Tcp, (port, 80), SYN);
+    let told = (1..=3000).map(|port| cluster.send(&loud, &syn(&loud, port)).len()).sum::<usize>();
+    assert!(told < 3000, "there is a limit");
+    assert_eq!(cluster.send(&quiet, &syn(&quiet, 1)).len(), 1);
+}

@@ -3,6 +3,7 @@
 mod support;
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 
 use support::{
     ACK, FAMILIES, SYN, address, dropped, from_tunnel, gateway, leave_checksum, node_mac, only, publish,
@@ -80,9 +81,31 @@ fn what_is_not_to_this_node_by_its_tunnel_mac_is_dropped() {
     }
     assert_eq!(dropped(&cluster, 0, DropReason::UnknownRouterMac), 4);
     // Nor does it go out by another tunnel.
-    let elsewhere = PacketBuilder::new(pod.v4, far.v4).udp(1, 2).macs(node_mac(1), node_mac(0)).build();
+    let neighbour = IpAddr::from([10, 244, 2, 99]);
+    let elsewhere = PacketBuilder::new(neighbour, far.v4).udp(1, 2).macs(node_mac(1), node_mac(0)).build();
     assert_eq!(cluster.follow(0, from_tunnel(&elsewhere, vtep(1))), []);
     assert_eq!(dropped(&cluster, 0, DropReason::RouteLoop), 1);
+}
+
+#[test]
+fn a_node_speaks_for_no_address_that_is_not_routed_to_it() {
+    let mut cluster = Cluster::new(3);
+    let (pod, far) = (cluster.pod(0), cluster.pod(1));
+    let bystander = cluster.pod(0);
+    // A local pod's, one of the third node's block, a service's, the gateway's, and nobody's.
+    let sources = [
+        bystander.v4,
+        IpAddr::from([10, 244, 3, 2]),
+        IpAddr::from([10, 96, 0, 10]),
+        IpAddr::from([10, 244, 0, 1]),
+    ];
+    for source in sources.into_iter().chain([IpAddr::from([203, 0, 113, 1])]) {
+        let bytes = PacketBuilder::new(source, pod.v4).udp(1, 2).macs(node_mac(1), node_mac(0)).build();
+        assert_eq!(cluster.follow(0, from_tunnel(&bytes, vtep(1))), [], "from {source}");
+    }
+    assert_eq!(dropped(&cluster, 0, DropReason::SpoofedAddress), 5);
+    let honest = PacketBuilder::new(far.v4, pod.v4).udp(1, 2).macs(node_mac(1), node_mac(0)).build();
+    assert_eq!(cluster.follow(0, from_tunnel(&honest, vtep(1))).len(), 1);
 }
 
 #[test]

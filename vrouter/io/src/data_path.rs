@@ -11,7 +11,7 @@ use vrouter_forward::{DroppedPacket, Shared, Snapshot, Worker};
 use crate::IoError;
 use crate::tap::Tap;
 use crate::vxlan::TunnelSockets;
-use crate::worker::{Command, Common, WorkerThread};
+use crate::worker::{Answer, Command, Common, WorkerThread};
 
 /// The port of VXLAN (RFC 7348 section 8).
 pub const VXLAN_PORT: u16 = 4789;
@@ -72,7 +72,8 @@ impl DataPath {
         self.workers.iter().for_each(WorkerThread::wake);
     }
 
-    /// Serves a TAP as this port, in place of any there was; returns when every worker has its queue.
+    /// Serves a TAP as this port, in place of any there was; returns when every worker has its queue. If one of them
+    /// cannot, the port is not served at all.
     pub fn add_port(&self, port: PortId, tap: Tap) -> Result<(), IoError> {
         if usize::from(port.0) >= MAX_PORTS {
             return Err(IoError::PortRange(port.0));
@@ -85,15 +86,18 @@ impl DataPath {
             .iter()
             .zip(tap.into_transmitters())
             .try_for_each(|(worker, queue)| worker.call(|done| Command::AddPort { port, queue, done }))
+            // A worker that is gone serves nothing.
+            .inspect_err(|_| drop(self.remove_port(port)))
     }
 
     /// Serves a port no more; returns when every worker has closed its queue. That it was not served is no error.
     pub fn remove_port(&self, port: PortId) -> Result<(), IoError> {
-        self.workers.iter().try_for_each(|worker| worker.call(|done| Command::RemovePort { port, done }))
+        self.call_all(|done| Command::RemovePort { port, done })
     }
 
     /// Makes this the node's tunnel end, with sockets in the caller's network namespace. Nothing happens if it is
-    /// already.
+    /// already. If the sockets cannot be opened, the tunnel end stays what it was; if a worker cannot serve its own,
+    /// there is none, until this is called again: two at once would have flows of one node come from either.
     pub fn set_vtep(&self, address: IpAddr) -> Result<(), IoError> {
         let mut vtep = self.vtep.lock().unwrap_or_else(PoisonError::into_inner);
         if *vtep == Some(address) {
@@ -101,20 +105,28 @@ impl DataPath {
         }
         let sockets = TunnelSockets::open(SocketAddr::new(address, self.vxlan_port), self.workers.len())?;
         let senders = sockets.senders;
-        self.workers.iter().zip(sockets.receivers).try_for_each(|(worker, receiver)| {
-            let senders = senders.clone();
-            worker.call(|done| Command::SetTunnel { receiver, senders, done })
-        })?;
+        *vtep = None;
+        self.workers
+            .iter()
+            .zip(sockets.receivers)
+            .try_for_each(|(worker, receiver)| {
+                let senders = senders.clone();
+                worker.call(|done| Command::SetTunnel { receiver, senders, done })
+            })
+            .inspect_err(|_| drop(self.call_all(|done| Command::EndTunnel { done })))?;
         *vtep = Some(address);
         Ok(())
     }
 
+    /// Has every worker do something, whatever becomes of it at another; the first error, if there was any.
+    fn call_all(&self, command: impl Fn(Answer) -> Command) -> Result<(), IoError> {
+        self.workers.iter().map(|worker| worker.call(&command)).reduce(Result::and).unwrap_or(Ok(()))
+    }
+
     /// The packets dropped since this was last asked: a sample of them, if there were many.
     pub fn recent_drops(&self) -> Vec<DroppedPacket> {
-        for worker in &self.workers {
-            // A worker that is gone has nothing to hand over.
-            let _ = worker.call(|done| Command::CollectDrops { done });
-        }
+        // A worker that is gone has nothing to hand over.
+        let _ = self.call_all(|done| Command::CollectDrops { done });
         std::iter::from_fn(|| self.common.drops.pop()).collect()
     }
 
@@ -133,3 +145,6 @@ impl DataPath {
         self.workers.iter().for_each(WorkerThread::tell_to_stop);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,14 @@
 //! The flow table's memory: a file that outlives the process, on a file system that does not outlive the boot.
 //!
-//! One page of header, then the slots. The file is sparse: it takes memory as slots are used. It is as it was left
-//! only if everything that gives its contents their meaning is the same: layout, capacity and boot. Otherwise it is
-//! begun anew.
+//! One page of header, then the slots. It is as it was left only if everything that gives its contents their meaning
+//! is the same: layout, capacity and boot. Otherwise it is begun anew.
+//!
+//! The file is sparse: it takes memory as its slots are first touched, page by page, and does not give it back. On
+//! tmpfs even reading through a shared mapping takes it, so the header keeps how far slots were ever used, and a start
+//! looks no further.
+//!
+//! That there is room for all of it is checked at the start only; nothing is set aside. Should others fill the file
+//! system later on, the next page that is touched ends the process with SIGBUS.
 
 use std::fmt;
 use std::fs::File;
@@ -26,12 +32,13 @@ const MAGIC: &[u8; 8] = b"vrflows\n";
 const HEADER_BYTES: usize = 4096;
 const MAX_CAPACITY: usize = 1 << 31;
 
-/// The start of the file. All but the epoch is written once, before the file is first used.
+/// The start of the file. All but the atomics is written once, before the file is first used.
 #[repr(C)]
 struct Header {
     identity: Identity,
     seed: [u8; 8],
     epoch: AtomicU32,
+    high_water: AtomicU32,
 }
 
 /// What must be the same for the slots to mean anything: magic, layout version, slot size, capacity, boot.
@@ -43,7 +50,6 @@ const _: () = assert!(size_of::<Header>() <= HEADER_BYTES && HEADER_BYTES.is_mul
 pub struct FlowFile {
     header: &'static Header,
     slots: &'static [Slot],
-    is_fresh: bool,
     /// Holds the lock that keeps a second router out.
     _lock: Flock<File>,
 }
@@ -59,12 +65,11 @@ impl FlowFile {
         let lock = opening.lock(opening.open_file()?)?;
         opening.check_ownership(&lock)?;
         opening.check_room(&lock)?;
-        let is_fresh = !opening.is_as_it_was(&lock);
-        if is_fresh {
+        if !opening.is_as_it_was(&lock) {
             opening.begin_anew(&lock)?;
         }
         let (header, slots) = opening.map(&lock)?;
-        Ok(Self { header, slots, is_fresh, _lock: lock })
+        Ok(Self { header, slots, _lock: lock })
     }
 
     /// The slots.
@@ -72,14 +77,14 @@ impl FlowFile {
         self.slots
     }
 
+    /// No slot at or above this one was ever used; the flow table raises it as it uses more of them.
+    pub fn high_water(&self) -> &'static AtomicU32 {
+        &self.header.high_water
+    }
+
     /// The secret that flow keys are hashed with.
     pub fn seed(&self) -> u64 {
         u64::from_ne_bytes(self.header.seed)
-    }
-
-    /// Whether it was begun anew, so that there is nothing to recover.
-    pub fn is_fresh(&self) -> bool {
-        self.is_fresh
     }
 
     /// The last epoch that was drawn, by this process or one before it.
@@ -97,7 +102,7 @@ impl fmt::Debug for FlowFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FlowFile")
             .field("capacity", &self.slots.len())
-            .field("is_fresh", &self.is_fresh)
+            .field("high_water", &self.header.high_water)
             .finish()
     }
 }
@@ -185,7 +190,8 @@ impl Opening<'_> {
         file.write_all_at(&header, 0).map_err(self.failed("writing its header"))
     }
 
-    /// A sparse file without room to grow would kill the process when it touches a slot. It is better not to begin.
+    /// With less room than it may grow to, it would end the process sooner or later. It is better not to begin. This
+    /// sets nothing aside: whether the room is still there when it is needed, nobody can say.
     fn check_room(&self, file: &File) -> Result<(), IoError> {
         let stat = fstatvfs(file).map_err(self.failed("looking at its file system"))?;
         let free = stat.blocks_available() as u64 * stat.fragment_size() as u64;
@@ -236,48 +242,58 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("flows");
         let first = open(&path, 1000, BOOT);
-        assert!(first.is_fresh());
         assert_eq!(first.slots().len(), 1000);
+        assert_eq!(first.high_water().swap(12, Ordering::Relaxed), 0);
         assert_eq!([first.next_epoch(), first.next_epoch()], [Epoch(1), Epoch(2)]);
         let seed = first.seed();
         drop(first);
         let again = open(&path, 1000, BOOT);
-        assert!(!again.is_fresh());
         assert_eq!((again.seed(), again.last_epoch(), again.next_epoch()), (seed, Epoch(2), Epoch(3)));
+        assert_eq!(again.high_water().load(Ordering::Relaxed), 12);
     }
 
     #[test]
     fn another_boot_capacity_or_layout_begins_anew() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("flows");
-        let mut seeds = vec![open(&path, 1000, BOOT).seed()];
+        let first = open(&path, 1000, BOOT);
+        first.high_water().store(12, Ordering::Relaxed);
+        let mut seeds = vec![first.seed()];
+        drop(first);
         for (capacity, boot_id) in [(1000, BootId([8; 16])), (2000, BootId([8; 16]))] {
             let file = open(&path, capacity, boot_id);
-            assert!(file.is_fresh());
             assert_eq!((file.slots().len(), file.last_epoch()), (capacity, Epoch(0)));
+            assert_eq!(file.high_water().load(Ordering::Relaxed), 0);
             seeds.push(file.seed());
         }
-        for (offset, what) in [(0, "magic"), (8, "layout version"), (12, "slot size")] {
+        // Magic, layout version, slot size.
+        for offset in [0, 8, 12] {
             let file = File::options().read(true).write(true).open(&path).unwrap();
             let mut byte = [0];
             file.read_exact_at(&mut byte, offset).unwrap();
             file.write_all_at(&[byte[0] ^ 0x80], offset).unwrap();
-            let file = open(&path, 2000, BootId([8; 16]));
-            assert!(file.is_fresh(), "{what}");
-            seeds.push(file.seed());
+            seeds.push(open(&path, 2000, BootId([8; 16])).seed());
         }
         seeds.sort_unstable();
         seeds.dedup();
-        assert_eq!(seeds.len(), 6, "a seed was drawn twice");
+        assert_eq!(seeds.len(), 6, "each time a new seed");
     }
 
     #[test]
     fn a_torn_file_begins_anew() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("flows");
-        drop(open(&path, 1000, BOOT));
+        let seed = open(&path, 1000, BOOT).seed();
         File::options().write(true).open(&path).unwrap().set_len(5000).unwrap();
-        assert!(open(&path, 1000, BOOT).is_fresh());
+        assert_ne!(open(&path, 1000, BOOT).seed(), seed);
+    }
+
+    #[test]
+    fn slots_that_were_never_looked_at_take_no_memory() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = folder.path().join("flows");
+        let _file = open(&path, 10_000, BOOT);
+        assert!(std::fs::metadata(&path).unwrap().blocks() * 512 <= HEADER_BYTES as u64);
     }
 
     #[test]

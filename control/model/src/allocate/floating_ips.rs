@@ -87,14 +87,24 @@ pub struct MemberAllocation {
     /// Its id.
     #[serde(with = "given")]
     pub id: MemberId,
-    /// The number of the interface it had when it was last listed; 0: none was known.
+    /// The number of the last interface it was known to have; 0: none was ever known.
     pub vmi: u32,
 }
 
 impl MemberAllocation {
-    /// A member with the interface it has now.
-    pub fn of(id: MemberId, vmi: Option<VmiId>) -> Self {
+    /// A new member with the interface it has.
+    pub fn new(id: MemberId, vmi: Option<VmiId>) -> Self {
         Self { id, vmi: vmi.map_or(0, VmiId::get) }
+    }
+
+    /// The same member with the interface it has now. `None`: that is another one, which got the same address, and no
+    /// flow may go over to it.
+    pub fn seen_with(self, vmi: Option<VmiId>) -> Option<Self> {
+        match vmi {
+            None => Some(self),
+            Some(vmi) if self.vmi == 0 || self.vmi == vmi.get() => Some(Self::new(self.id, Some(vmi))),
+            Some(_) => None,
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::ModelError;
 use crate::index::{AttachmentChange, Attachments};
 
 pub use floating_ips::{FloatingIpChanges, FloatingIps, ListenerAllocation, ListenerKey, MemberAllocation};
-pub use nodes::{Block, BlockFault, NodeAllocation, Nodes};
+pub use nodes::{Block, BlockFault, LeaseChange, NodeAllocation, Nodes};
 
 /// What must outlive the process: what was given out, and what the nodes reported to be attached.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -25,6 +25,9 @@ pub struct Nodes {
     present: BTreeMap<String, NodeAllocation>,
     /// Nodes that are gone, the longest gone first. Their blocks may still be in use by pods nobody told to stop.
     gone: Vec<(String, NodeAllocation)>,
+    /// Blocks taken from nodes while pods had addresses in them: nobody else gets these before they are unused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    retired: Vec<(String, IpNet)>,
 }
 
 /// What was given to one node.
@@ -49,6 +52,20 @@ pub struct Block {
     pub first_vmi: u32,
     /// How many there are.
     pub vmi_count: u32,
+    /// Whether the node ever reported an interface with one of them.
+    #[serde(default)]
+    pub vmis_used: bool,
+}
+
+/// What a report of an interface changes in its node's leases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseChange {
+    /// Nothing.
+    None,
+    /// The first of a range of interface ids is used.
+    FirstUse,
+    /// There is a fresh range.
+    Renewed,
 }
 
 /// Why a node cannot have a block.
@@ -56,6 +73,8 @@ pub struct Block {
 pub enum BlockFault {
     /// The block that the Node object gives overlaps another node's.
     Taken(String, IpNet),
+    /// It overlaps one that another node had, where pods still have addresses.
+    InUse(String, IpNet),
     /// The block that the Node object gives is no part of the pod network.
     Outside,
     /// No block of the pod network is free.
@@ -105,15 +124,27 @@ impl Nodes {
         }
     }
 
-    /// Takes away the node's block of a family.
-    pub fn release(&mut self, node: &str, family: Family) {
-        if let Some(allocation) = self.present.get_mut(node) {
-            allocation.blocks.retain(|block| Family::from(block.prefix) != family);
-        }
+    /// Takes away the node's block of a family. While an address of it is somebody's, nobody else gets it.
+    pub fn release(&mut self, node: &str, family: Family, in_use: impl Fn(IpNet) -> bool) {
+        let Some(allocation) = self.present.get_mut(node) else { return };
+        let released = allocation.blocks.extract_if(.., |block| Family::from(block.prefix) == family);
+        let used = released.map(|block| block.prefix).filter(|prefix| in_use(*prefix));
+        self.retired.extend(used.map(|prefix| (node.to_owned(), prefix)));
+    }
+
+    /// Blocks that were taken away while in use, and are not any more, are free.
+    pub fn free_unused(&mut self, in_use: impl Fn(IpNet) -> bool) {
+        self.retired.retain(|(_, block)| in_use(*block));
     }
 
     /// Gives the node the block that its object names.
-    pub fn give(&mut self, node: &str, prefix: IpNet, network: &VirtualNetwork) -> Result<(), BlockFault> {
+    pub fn give(
+        &mut self,
+        node: &str,
+        prefix: IpNet,
+        network: &VirtualNetwork,
+        in_use: impl Fn(IpNet) -> bool,
+    ) -> Result<(), BlockFault> {
         if self.block(node, prefix.into()).is_some_and(|block| block.prefix == prefix) {
             return Ok(());
         }
@@ -127,7 +158,12 @@ impl Nodes {
         if let Some((other, taken)) = blocks.find(|(_, other)| overlap(*other, prefix)) {
             return Err(BlockFault::Taken(other.clone(), taken));
         }
-        self.forget_gone(prefix);
+        let mut left = self.left_behind().filter(|(name, block)| *name != node && overlap(*block, prefix));
+        if let Some((other, used)) = left.find(|(_, block)| in_use(*block)) {
+            return Err(BlockFault::InUse(other.to_owned(), used));
+        }
+        self.forget_left_behind(prefix);
+        self.release(node, prefix.into(), in_use);
         self.insert(node, prefix)
     }
 
@@ -145,21 +181,39 @@ impl Nodes {
         }
         let prefix = self.fresh(network, whole, length);
         let prefix = prefix.or_else(|| self.abandoned(whole, length, in_use)).ok_or(BlockFault::Exhausted)?;
-        self.forget_gone(prefix);
+        self.forget_left_behind(prefix);
         self.insert(node, prefix)
     }
 
-    /// A node reports that it uses an interface id: once half of a lease's ids are used it gets fresh ones. Returns
-    /// whether it did.
-    pub fn note_vmi(&mut self, node: &str, vmi: VmiId) -> bool {
+    /// A node reports that it uses an interface id: once half of a lease's ids are used it gets fresh ones.
+    pub fn note_vmi(&mut self, node: &str, vmi: VmiId) -> LeaseChange {
         let blocks = self.present.get_mut(node).map(|node| node.blocks.as_mut_slice()).unwrap_or_default();
-        let mut renewed = false;
+        let place = |block: &Block| vmi.get().checked_sub(block.first_vmi).filter(|n| *n < block.vmi_count);
         for block in blocks {
-            let used = vmi.get().checked_sub(block.first_vmi).filter(|used| *used < block.vmi_count);
-            if used.is_some_and(|used| used >= block.vmi_count / 2)
+            let Some(used) = place(block) else { continue };
+            if used >= block.vmi_count / 2
                 && let Some(first) = self.vmis.range(VMIS_PER_LEASE)
             {
-                (block.first_vmi, block.vmi_count) = (first, VMIS_PER_LEASE);
+                block.renew_vmis(first);
+                return LeaseChange::Renewed;
+            }
+            if !std::mem::replace(&mut block.vmis_used, true) {
+                return LeaseChange::FirstUse;
+            }
+        }
+        LeaseChange::None
+    }
+
+    /// A node has forgotten which interface ids it used: it gets others, so that none is given twice. Returns whether
+    /// it had used any.
+    pub fn renew_vmis(&mut self, node: &str) -> bool {
+        let gone = self.gone.iter_mut().filter(|(name, _)| name == node).map(|(_, gone)| gone);
+        let allocations = self.present.get_mut(node).into_iter().chain(gone);
+        let used = allocations.flat_map(|allocation| &mut allocation.blocks).filter(|block| block.vmis_used);
+        let mut renewed = false;
+        for block in used {
+            if let Some(first) = self.vmis.range(VMIS_PER_LEASE) {
+                block.renew_vmis(first);
                 renewed = true;
             }
         }
@@ -196,11 +250,11 @@ impl Nodes {
     }
 
     fn insert(&mut self, node: &str, prefix: IpNet) -> Result<(), BlockFault> {
-        self.release(node, prefix.into());
         let allocation = self.present.get_mut(node).ok_or(BlockFault::NoIds)?;
         let lease = self.leases.next().ok_or(BlockFault::NoIds)?;
         let first_vmi = self.vmis.range(VMIS_PER_LEASE).ok_or(BlockFault::NoIds)?;
-        allocation.blocks.push(Block { lease, prefix, first_vmi, vmi_count: VMIS_PER_LEASE });
+        let (vmi_count, vmis_used) = (VMIS_PER_LEASE, false);
+        allocation.blocks.push(Block { lease, prefix, first_vmi, vmi_count, vmis_used });
         allocation.blocks.sort_by_key(|block| block.prefix);
         Ok(())
     }
@@ -208,8 +262,8 @@ impl Nodes {
     /// A block that no node has had, as far as is remembered, and that does not hold the gateway.
     fn fresh(&self, network: &VirtualNetwork, whole: IpNet, length: u8) -> Option<IpNet> {
         let gateway = network.gateway(whole);
-        let nodes = self.present.values().chain(self.gone.iter().map(|(_, node)| node));
-        let used = nodes.flat_map(|node| node.blocks.iter().map(|block| block.prefix));
+        let present = self.present.values().flat_map(|node| node.blocks.iter().map(|block| block.prefix));
+        let used = present.chain(self.left_behind().map(|(_, block)| block));
         // Nearly all are of one length, where being equal is all that overlapping can mean.
         let (used, odd): (Vec<IpNet>, Vec<IpNet>) = used.partition(|block| block.prefix_len() == length);
         let used: BTreeSet<IpNet> = used.into_iter().collect();
@@ -234,10 +288,25 @@ impl Nodes {
         fitting.find(|&block| !in_use(block))
     }
 
+    /// Blocks that nodes had, with whose they were: of nodes that are gone, and taken from nodes that are not.
+    fn left_behind(&self) -> impl Iterator<Item = (&str, IpNet)> {
+        let gone = self.gone.iter().flat_map(|(name, node)| {
+            node.blocks.iter().map(move |block| (name.as_str(), block.prefix))
+        });
+        gone.chain(self.retired.iter().map(|(name, block)| (name.as_str(), *block)))
+    }
+
     /// A block is somebody else's now: a node that comes back gets another.
-    fn forget_gone(&mut self, prefix: IpNet) {
+    fn forget_left_behind(&mut self, prefix: IpNet) {
         for (_, node) in &mut self.gone {
             node.blocks.retain(|block| !overlap(block.prefix, prefix));
         }
+        self.retired.retain(|(_, block)| !overlap(*block, prefix));
+    }
+}
+
+impl Block {
+    fn renew_vmis(&mut self, first: u32) {
+        (self.first_vmi, self.vmi_count, self.vmis_used) = (first, VMIS_PER_LEASE, false);
     }
 }

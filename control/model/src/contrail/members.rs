@@ -96,30 +96,38 @@ impl Builder<'_> {
             let state = state(candidate.condition, any_ready);
             let (Some(state), Ok(port)) = (state, Port::new(endpoint.port().into())) else { continue };
             let owner = self.index.owner(self.pod_vrf, endpoint.ip());
-            let id =
-                known.remove(&endpoint).map_or_else(|| self.ids.next_member(), |known| Some(known.id))?;
-            let pod = candidate.pod.or_else(|| owner.map(|owner| owner.pod.clone()));
             let vmi = owner.and_then(|owner| owner.vmi);
-            members.push(Member { id, pod, vrf: self.pod_vrf, endpoint, port, vmi, state });
+            let pod = candidate.pod.or_else(|| owner.map(|owner| owner.pod.clone()));
+            let allocation = match known.remove(&endpoint).and_then(|known| known.seen_with(vmi)) {
+                Some(allocation) => allocation,
+                None => MemberAllocation::new(self.ids.next_member()?, vmi),
+            };
+            let id = allocation.id;
+            let member = Member { id, pod, vrf: self.pod_vrf, endpoint, port, vmi, state };
+            members.push((member, allocation));
         }
         if port.protocol == ServiceProtocol::Tcp {
             members.extend(known.into_iter().filter_map(|(endpoint, known)| self.leaver(endpoint, known)));
         }
         members.truncate(room);
-        members.sort_by_key(|member| member.id);
-        let kept =
-            members.iter().map(|member| (member.endpoint, MemberAllocation::of(member.id, member.vmi)));
-        let allocation = ListenerAllocation { id, members: kept.collect() };
-        self.ids.put_listener(address, key(port), allocation);
+        members.sort_by_key(|(member, _)| member.id);
+        let (members, allocations): (Vec<_>, BTreeMap<_, _>) = members
+            .into_iter()
+            .map(|(member, allocation)| {
+                let endpoint = member.endpoint;
+                (member, (endpoint, allocation))
+            })
+            .unzip();
+        self.ids.put_listener(address, key(port), ListenerAllocation { id, members: allocations });
         let ServicePort { name, protocol, port, target } = port.clone();
         Some(Listener { id, name, protocol, port, target, members })
     }
 
     /// Who was a member, and is not ready or not listed any more, keeps its TCP connections while its interface lives.
-    fn leaver(&self, endpoint: SocketAddr, known: MemberAllocation) -> Option<Member> {
+    fn leaver(&self, endpoint: SocketAddr, known: MemberAllocation) -> Option<(Member, MemberAllocation)> {
         let owner = self.index.owner(self.pod_vrf, endpoint.ip())?;
-        let same = MemberAllocation::of(known.id, owner.vmi) == known;
-        same.then_some(Member {
+        let same = MemberAllocation::new(known.id, owner.vmi) == known;
+        let member = Member {
             id: known.id,
             pod: Some(owner.pod.clone()),
             vrf: self.pod_vrf,
@@ -127,7 +135,8 @@ impl Builder<'_> {
             port: Port::new(endpoint.port().into()).ok()?,
             vmi: owner.vmi,
             state: MemberState::Draining,
-        })
+        };
+        same.then_some((member, known))
     }
 
     /// Who may answer at one port of one family: what somebody wrote, or else what the selector finds.

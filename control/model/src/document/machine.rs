@@ -17,7 +17,7 @@ pub(super) struct VirtualRouterSpec {
     fq_name: Vec<String>,
     #[serde(rename = "ipAddress", skip_serializing_if = "Option::is_none")]
     ip_address: Option<IpAddr>,
-    /// Who forwards there: `vrouter` or `kernel`.
+    /// Who forwards there: `vrouter`, `kernel` or `unknown`.
     forwarding: &'static str,
     virtual_machine_references: Vec<Reference>,
 }
@@ -69,10 +69,11 @@ pub(super) fn virtual_routers(model: &Model) -> Vec<Document> {
         let own = NamespacedName::new("", name);
         let spec = VirtualRouterSpec {
             fq_name: fq_name(&own),
-            ip_address: node.vtep,
+            ip_address: model.index.vtep(name),
             forwarding: match node.kind {
                 NodeKind::Vrouter => "vrouter",
-                NodeKind::Kernel(_) => "kernel",
+                NodeKind::Kernel { .. } => "kernel",
+                NodeKind::Unknown => "unknown",
             },
             virtual_machine_references: machines.map(|(pod, _)| machine_reference(pod)).collect(),
         };

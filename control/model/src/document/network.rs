@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use serde::Serialize;
 
 use super::{Document, DocumentKind, Reference, Spec, fq_name};
-use crate::config::{NetworkRole, VirtualNetwork};
+use crate::config::VirtualNetwork;
 use crate::{Family, Model, NamespacedName};
 
 #[derive(Debug, Clone, Serialize)]
@@ -118,7 +118,8 @@ fn subnet(network: &VirtualNetwork, cidr: IpNet) -> Document {
         fq_name: fq_name(&name),
         cidr,
         default_gateway: network.gateway(cidr),
-        enable_dhcp: network.role == NetworkRole::Pods,
+        // Interfaces are set up by the CNI plugin.
+        enable_dhcp: false,
     };
     Document::new(DocumentKind::Subnet, name, "", Spec::Subnet(spec), Vec::new())
 }

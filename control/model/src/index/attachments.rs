@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 use vrouter_objects::{MacAddress, VmiId, VrfId};
@@ -89,6 +90,16 @@ impl Attachments {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Attached> {
         self.by_vmi.values()
+    }
+
+    /// The nodes that have some, each once.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        let first = self.by_vmi.keys().next();
+        let following = |(node, _): &&(String, VmiId)| {
+            let last = (node.clone(), VmiId::new(u32::MAX).ok()?);
+            self.by_vmi.range((Bound::Excluded(last), Bound::Unbounded)).next().map(|(key, _)| key)
+        };
+        std::iter::successors(first, following).map(|(node, _)| node.as_str())
     }
 
     /// Those of one node.

@@ -68,6 +68,15 @@ impl Index {
             .find(|attached| same_uid(&attached.attachment.uid, &pod.uid))
     }
 
+    /// Whether the pod of an attachment is still to run where it is attached.
+    pub fn expects(&self, attached: &Attached) -> bool {
+        self.pods.get(&attached.attachment.pod).is_some_and(|pod| {
+            pod.node.as_ref() == Some(&attached.node)
+                && !pod.finished
+                && same_uid(&attached.attachment.uid, &pod.uid)
+        })
+    }
+
     /// The addresses at which a pod can be reached now.
     pub fn pod_addresses(&self, vrf: VrfId, name: &NamespacedName, pod: &PodRecord) -> Vec<IpAddr> {
         if pod.finished {

@@ -16,7 +16,7 @@ use crate::kube::{self, EndpointSet, Kind, KubeObject, NamespaceRecord, NodeReco
 use crate::kube::{ServiceRecord, SliceRecord};
 use crate::multimap::Multimap;
 use crate::problem::{Finding, Findings};
-use crate::{NamespacedName, Problem};
+use crate::{Family, NamespacedName, Problem};
 
 pub use attachments::{Attached, Attachment, AttachmentChange, Attachments};
 pub use dirty::Dirty;
@@ -37,6 +37,8 @@ pub struct Index {
     pub slices: BTreeMap<NamespacedName, SliceRecord>,
     pub endpoints: BTreeMap<NamespacedName, Vec<EndpointSet>>,
     pub attachments: Attachments,
+    /// The family of all tunnels: IPv4 if any node can have it.
+    pub underlay: Option<Family>,
     /// What changed and was not looked at since.
     pub dirty: Dirty,
     sources: BTreeMap<ObjectRef, Source>,

@@ -1,7 +1,10 @@
 //! Nodes in the index.
 
+use std::net::IpAddr;
+
 use super::Index;
-use crate::kube::NodeRecord;
+use crate::Family;
+use crate::kube::{NodeKind, NodeRecord};
 
 impl Index {
     pub(super) fn put_node(&mut self, name: &str, record: Option<NodeRecord>) {
@@ -12,6 +15,23 @@ impl Index {
         };
         if old.is_some() || self.nodes.contains_key(name) {
             self.touch_node(name);
+            self.find_underlay();
+        }
+    }
+
+    /// Where tunnels to a node end, if they can reach it.
+    pub fn vtep(&self, name: &str) -> Option<IpAddr> {
+        let record = self.nodes.get(name).filter(|record| record.kind != NodeKind::Unknown)?;
+        record.vteps.iter().copied().find(|&address| Some(Family::from(address)) == self.underlay)
+    }
+
+    /// One family per cluster carries the tunnels.
+    fn find_underlay(&mut self) {
+        let usable = self.nodes.values().flat_map(|record| &record.vteps);
+        let underlay = usable.map(|&address| Family::from(address)).min();
+        if std::mem::replace(&mut self.underlay, underlay) != underlay {
+            let all: Vec<String> = self.nodes.keys().cloned().collect();
+            all.iter().for_each(|name| self.touch_node(name));
         }
     }
 

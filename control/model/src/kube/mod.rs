@@ -19,7 +19,7 @@ use crate::NamespacedName;
 
 pub use endpoints::{Condition, EndpointSet, SliceRecord, read_endpoints};
 pub use namespace::NamespaceRecord;
-pub use node::{NodeKind, NodeRecord};
+pub use node::{BACKEND_DATA, NodeKind, NodeRecord};
 pub use pod::{ADDRESSES_ANNOTATION, AddressWish, PodRecord, Readiness};
 pub use service::{AddressRequest, FamilyPolicy, ServicePort, ServiceRecord, TargetPort};
 

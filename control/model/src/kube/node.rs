@@ -12,7 +12,7 @@ use crate::Family;
 use crate::problem::Findings;
 
 /// The annotation that holds a kernel node's VTEP MAC, as flannel writes it.
-const BACKEND_DATA: &str = "flannel.alpha.coreos.com/backend-data";
+pub const BACKEND_DATA: &str = "flannel.alpha.coreos.com/backend-data";
 /// The annotation that holds a kernel node's VTEP address, as flannel writes it.
 const PUBLIC_IP: &str = "flannel.alpha.coreos.com/public-ip";
 
@@ -23,8 +23,8 @@ pub struct NodeRecord {
     pub uid: String,
     /// Its underlay addresses, at most one per family.
     pub addresses: Vec<IpAddr>,
-    /// Where tunnels to it end.
-    pub vtep: Option<IpAddr>,
+    /// Where tunnels to it may end, at most one address per family.
+    pub vteps: Vec<IpAddr>,
     /// The blocks of pod addresses its object gives it.
     pub pod_prefixes: Vec<(String, IpNet)>,
     /// Who forwards there.
@@ -36,8 +36,15 @@ pub struct NodeRecord {
 pub enum NodeKind {
     /// One of ours.
     Vrouter,
-    /// The kernel, with a `vxlan` device of this MAC.
-    Kernel(MacAddress),
+    /// The kernel, with a `vxlan` device.
+    Kernel {
+        /// The device's MAC.
+        mac: MacAddress,
+        /// Its VNI, where the object says it.
+        vni: Option<u32>,
+    },
+    /// Nobody knows, as what the object says of it cannot be read: the node is left alone.
+    Unknown,
 }
 
 /// The part of flannel's backend data that matters here.
@@ -45,6 +52,8 @@ pub enum NodeKind {
 struct BackendData {
     #[serde(rename = "VtepMAC")]
     vtep_mac: String,
+    #[serde(rename = "VNI")]
+    vni: Option<u32>,
 }
 
 impl NodeRecord {
@@ -53,14 +62,12 @@ impl NodeRecord {
         let addresses = internal_addresses(node, findings);
         let kind = kind(node, findings);
         let public_ip = public_ip(node, findings);
-        // One family per cluster carries the tunnels: IPv4 wherever there is any.
-        let own = addresses.iter().copied().min_by_key(|&address| Family::from(address));
-        let vtep = public_ip.or(own);
-        if vtep.is_none() {
+        let vteps = public_ip.map_or_else(|| addresses.clone(), |address| vec![address]);
+        if vteps.is_empty() {
             findings.add("status.addresses", "no usable InternalIP, so no tunnel can reach this node");
         }
         let uid = node.metadata.uid.clone().unwrap_or_default();
-        Self { uid, addresses, vtep, pod_prefixes: pod_prefixes(node, findings), kind }
+        Self { uid, addresses, vteps, pod_prefixes: pod_prefixes(node, findings), kind }
     }
 }
 
@@ -84,12 +91,13 @@ fn internal_addresses(node: &Node, findings: &mut Findings) -> Vec<IpAddr> {
 
 fn kind(node: &Node, findings: &mut Findings) -> NodeKind {
     let Some(text) = annotation(node, BACKEND_DATA) else { return NodeKind::Vrouter };
-    let mac = serde_json::from_str::<BackendData>(text)
+    let kind = serde_json::from_str::<BackendData>(text)
         .map_err(|error| format!("not flannel's VXLAN data: {error}"))
-        .and_then(|data| data.vtep_mac.parse().map_err(|error| format!("VtepMAC: {error}")));
-    findings
-        .check(format!("metadata.annotations[{BACKEND_DATA}]"), mac)
-        .map_or(NodeKind::Vrouter, NodeKind::Kernel)
+        .and_then(|BackendData { vtep_mac, vni }| {
+            let mac = vtep_mac.parse().map_err(|error| format!("VtepMAC: {error}"))?;
+            Ok(NodeKind::Kernel { mac, vni })
+        });
+    findings.check(format!("metadata.annotations[{BACKEND_DATA}]"), kind).unwrap_or(NodeKind::Unknown)
 }
 
 fn public_ip(node: &Node, findings: &mut Findings) -> Option<IpAddr> {

@@ -14,6 +14,9 @@ use crate::problem::Findings;
 /// The annotation by which a Pod asks for addresses of its own.
 pub const ADDRESSES_ANNOTATION: &str = "vrouter.dev/ip-addresses";
 
+/// The annotation by which the kubelet says that a Pod mirrors a static one, which has this UID.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
 /// What the model keeps of a Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodRecord {
@@ -82,7 +85,7 @@ impl PodRecord {
         let status = pod.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref());
         Self {
-            uid: metadata.uid.clone().unwrap_or_default(),
+            uid: uid(pod),
             created: metadata.creation_timestamp.clone(),
             labels: metadata.labels.clone().unwrap_or_default(),
             node: spec.and_then(|spec| spec.node_name.clone()).filter(|node| !node.is_empty()),
@@ -113,6 +116,12 @@ impl PodRecord {
     pub fn named_port(&self, name: &str, protocol: ServiceProtocol) -> Option<Port> {
         self.ports.iter().find(|port| port.name == name && port.protocol == protocol).map(|port| port.port)
     }
+}
+
+/// The UID that the pod's node knows. The object of a static pod is only a mirror, with a UID of its own.
+fn uid(pod: &Pod) -> String {
+    let mirrored = pod.metadata.annotations.as_ref().and_then(|all| all.get(MIRROR_ANNOTATION));
+    mirrored.or(pod.metadata.uid.as_ref()).cloned().unwrap_or_default()
 }
 
 fn readiness(status: &PodStatus) -> Readiness {

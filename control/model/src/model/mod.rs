@@ -1,5 +1,6 @@
 //! The model: index in, changes of the tables out.
 
+mod attachments;
 mod nodes;
 mod problems;
 mod services;
@@ -12,12 +13,12 @@ use vrouter_objects::{Object, VmiId, VrfId};
 
 use crate::allocate::{FloatingIps, Nodes, State, StateChange};
 use crate::contrail::LoadBalancer;
-use crate::index::{Attachment, Index, Origin};
+use crate::index::{Index, Origin};
 use crate::kube::{Kind, KubeObject, ObjectRef};
 use crate::multimap::Multimap;
 use crate::problem::{Findings, FindingsBook};
 use crate::tables::{self, Change, Layer, Tables, Unit};
-use crate::{ModelConfig, ModelError, NamespacedName};
+use crate::{ModelConfig, ModelError, NamespacedName, Problem};
 
 /// The cluster, mirrored. There is one writer; what it hands out are changes.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub struct Model {
     findings: FindingsBook<ObjectRef>,
     /// Nodes that want a block and have none: they try again whenever one may have become free.
     unplaced: BTreeSet<String>,
+    /// Attachments that were reported and cannot be right.
+    refused: BTreeMap<(String, VmiId), Problem>,
     nodes_changed: bool,
 }
 
@@ -68,6 +71,7 @@ impl Model {
             tables,
             findings: FindingsBook::default(),
             unplaced: BTreeSet::new(),
+            refused: BTreeMap::new(),
             nodes_changed: false,
         })
     }
@@ -94,34 +98,6 @@ impl Model {
     /// Makes these the only objects of a kind.
     pub fn reset(&mut self, kind: Kind, objects: &[(Arc<KubeObject>, Origin)]) {
         self.index.reset(kind, objects);
-    }
-
-    /// A node reports an interface that is up.
-    pub fn attach(&mut self, node: &str, attachment: Attachment) {
-        let vmi = attachment.vmi;
-        self.index.attach(node, attachment);
-        if self.nodes.note_vmi(node, vmi) {
-            self.nodes_changed = true;
-            self.index.dirty.nodes.insert(node.to_owned());
-        }
-    }
-
-    /// A node reports that an interface is gone.
-    pub fn detach(&mut self, node: &str, vmi: VmiId) {
-        self.index.detach(node, vmi);
-    }
-
-    /// A node reports everything that is attached: what else was known of it is gone.
-    pub fn attached(&mut self, node: &str, attachments: Vec<Attachment>) {
-        let present: BTreeSet<VmiId> = attachments.iter().map(|attachment| attachment.vmi).collect();
-        let known: Vec<VmiId> =
-            self.index.attachments.on_node(node).map(|attached| attached.attachment.vmi).collect();
-        for vmi in known.into_iter().filter(|vmi| !present.contains(vmi)) {
-            self.detach(node, vmi);
-        }
-        for attachment in attachments {
-            self.attach(node, attachment);
-        }
     }
 
     /// Whether something was recorded that the tables do not show yet.

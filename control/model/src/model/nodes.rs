@@ -8,7 +8,7 @@ use super::{Model, node_reference};
 use crate::Family;
 use crate::allocate::BlockFault;
 use crate::index::Index;
-use crate::kube::{NodeKind, NodeRecord};
+use crate::kube::{BACKEND_DATA, NodeKind, NodeRecord};
 use crate::problem::Findings;
 use crate::tables::{self, Placed, Unit};
 
@@ -22,12 +22,15 @@ impl Model {
         let mut names = std::mem::take(&mut self.index.dirty.nodes);
         names.append(&mut self.unplaced);
         let before = self.nodes.clone();
+        let index = &self.index;
+        self.nodes.free_unused(|block| in_use(index, block));
         self.retire_gone(&names);
         let present: Vec<(String, NodeRecord)> = names
             .iter()
             .filter_map(|name| Some((name.clone(), self.index.nodes.get(name)?.clone())))
             .collect();
-        let mut all_findings: Vec<Findings> = present.iter().map(|(name, _)| self.admit(name)).collect();
+        let mut all_findings: Vec<Findings> =
+            present.iter().map(|(name, record)| self.admit(name, record)).collect();
         present.iter().for_each(|(name, record)| self.release_unwanted_blocks(name, record));
         // Blocks that objects name come before blocks that are picked, so that none is picked from under a node.
         for ((name, record), findings) in present.iter().zip(&mut all_findings) {
@@ -44,7 +47,10 @@ impl Model {
                 self.index.touch_pods_on(name);
             }
             let placed = match (self.index.nodes.get(name), self.nodes.get(name)) {
-                (Some(record), Some(given)) => tables::node_objects(&self.config, name, record, given),
+                (Some(record), Some(given)) => {
+                    let vtep = self.index.vtep(name);
+                    tables::node_objects(&self.config, name, record, vtep, given)
+                }
                 _ => Placed::new(),
             };
             self.tables.replace(Unit::Node(name.clone()), placed);
@@ -61,12 +67,32 @@ impl Model {
         }
     }
 
-    fn admit(&mut self, name: &str) -> Findings {
+    fn admit(&mut self, name: &str, record: &NodeRecord) -> Findings {
         let mut findings = Findings::default();
         if let Err(fault) = self.nodes.admit(name) {
             findings.add("", describe(&fault));
         }
+        self.note_other_underlay(name, record, &mut findings);
         findings
+    }
+
+    /// What keeps tunnels of this cluster from working with the node.
+    fn note_other_underlay(&self, name: &str, record: &NodeRecord, findings: &mut Findings) {
+        let pods = self.config.pods.vni.get();
+        match record.kind {
+            NodeKind::Kernel { vni: Some(vni), .. } if vni != pods => findings.add(
+                format!("metadata.annotations[{BACKEND_DATA}]"),
+                format!("VNI {vni} is not the pod network's, which is {pods}: neither understands the other"),
+            ),
+            NodeKind::Unknown => return,
+            _ => {}
+        }
+        if let (Some(address), Some(underlay), None) =
+            (record.vteps.first(), self.index.underlay, self.index.vtep(name))
+        {
+            let message = format!("{address} is not {underlay}, as the tunnels of this cluster are: none reaches this node");
+            findings.add("status.addresses", message);
+        }
     }
 
     /// A block stays if the node's object names it, or names none of its family and the node can be leased one.
@@ -79,16 +105,18 @@ impl Model {
             };
             let inside = self.config.pods.prefixes.iter().any(|whole| whole.contains(&block));
             if !wanted || !inside {
-                self.nodes.release(name, block.into());
+                let index = &self.index;
+                self.nodes.release(name, block.into(), |block| in_use(index, block));
             }
         }
     }
 
     fn give_named_blocks(&mut self, name: &str, record: &NodeRecord, findings: &mut Findings) {
         for family in Family::BOTH {
-            if let Some((field, prefix)) = named(record, family)
-                && let Err(fault) = self.nodes.give(name, *prefix, &self.config.pods)
-            {
+            let Some((field, prefix)) = named(record, family) else { continue };
+            let index = &self.index;
+            let given = self.nodes.give(name, *prefix, &self.config.pods, |block| in_use(index, block));
+            if let Err(fault) = given {
                 findings.add(field, format!("{prefix} {}", describe(&fault)));
                 self.unplaced.insert(name.to_owned());
             }
@@ -128,6 +156,9 @@ fn in_use(index: &Index, block: IpNet) -> bool {
 fn describe(fault: &BlockFault) -> String {
     match fault {
         BlockFault::Taken(node, block) => format!("overlaps {block} of node {node}"),
+        BlockFault::InUse(node, block) => {
+            format!("overlaps {block}, where pods of node {node} still have addresses")
+        }
         BlockFault::Outside => "is no part of the pod network".to_owned(),
         BlockFault::Exhausted => "all are taken".to_owned(),
         BlockFault::NoIds => "ids are used up".to_owned(),

@@ -16,7 +16,7 @@ pub fn host_route(config: &ModelConfig, index: &Index, nodes: &Nodes, address: I
     let Some(node) = node_of(config, index, address) else { return Placed::new() };
     let Some(given) = nodes.get(node) else { return Placed::new() };
     let at_home = given.blocks.iter().any(|block| block.prefix.contains(&address));
-    let reachable = index.nodes.get(node).is_some_and(|record| record.vtep.is_some());
+    let reachable = index.vtep(node).is_some();
     if at_home || !reachable || !config.pods.contains(address) {
         return Placed::new();
     }

@@ -1,5 +1,7 @@
 //! A node's own objects: its tunnel end, the routes to its blocks, its leases.
 
+use std::net::IpAddr;
+
 use vrouter_objects::{AddressLease, MacAddress, NextHop, Object, VirtualRouter};
 
 use super::{Layer, Placed, route, shared_route};
@@ -10,20 +12,26 @@ use crate::kube::{NodeKind, NodeRecord};
 /// The kind byte in the MACs of our VTEPs.
 const VTEP_MAC_KIND: u8 = 0x56;
 
-/// What follows from a node.
-pub fn node_objects(config: &ModelConfig, name: &str, node: &NodeRecord, given: &NodeAllocation) -> Placed {
+/// What follows from a node whose tunnels end at `vtep`.
+pub fn node_objects(
+    config: &ModelConfig,
+    name: &str,
+    node: &NodeRecord,
+    vtep: Option<IpAddr>,
+    given: &NodeAllocation,
+) -> Placed {
     let own = Layer::Node(name.to_owned());
     let mut placed = Placed::new();
-    if let Some(address) = node.vtep {
+    if let Some(address) = vtep {
         let mac = match node.kind {
-            NodeKind::Vrouter => MacAddress::local(VTEP_MAC_KIND, given.router.get()),
-            NodeKind::Kernel(mac) => mac,
+            NodeKind::Kernel { mac, .. } => mac,
+            NodeKind::Vrouter | NodeKind::Unknown => MacAddress::local(VTEP_MAC_KIND, given.router.get()),
         };
         let router = VirtualRouter { id: given.router, name: name.to_owned(), address, mac };
         placed.push((Layer::Fabric, Object::VirtualRouter(router)));
     }
     for block in &given.blocks {
-        if node.vtep.is_some() {
+        if vtep.is_some() {
             placed.push(shared_route(config.pods.vrf, block.prefix, NextHop::Tunnel(given.router)));
         }
         if node.kind == NodeKind::Vrouter {

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use ipnet::IpNet;
 use vrouter_objects::{Object, PodBinding, PodName};
 
 use super::{Layer, Placed};
 use crate::NamespacedName;
-use crate::config::ModelConfig;
+use crate::config::{AddressFault, ModelConfig};
 use crate::index::Index;
 use crate::kube::{AddressWish, PodRecord};
 
@@ -17,10 +16,8 @@ use crate::kube::{AddressWish, PodRecord};
 pub enum Refusal {
     /// What it asks for cannot be read.
     Malformed(String),
-    /// No address of the pod network.
-    Outside(IpAddr),
-    /// The gateway's, or a prefix's first or last.
-    Reserved(IpAddr),
+    /// No interface can have it.
+    Unusable(IpAddr, AddressFault),
     /// Another pod has it.
     Taken(IpAddr, NamespacedName),
 }
@@ -29,8 +26,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed(message) => f.write_str(message),
-            Self::Outside(address) => write!(f, "{address} is no address of the pod network"),
-            Self::Reserved(address) => write!(f, "{address} is reserved in the pod network"),
+            Self::Unusable(address, fault) => write!(f, "{address} {fault}"),
             Self::Taken(address, holder) => write!(f, "{address} is pod {holder}'s already"),
         }
     }
@@ -66,11 +62,7 @@ pub fn grant<'a>(
         AddressWish::These(addresses) => addresses,
     };
     for &address in addresses {
-        let prefix = config.pods.prefixes.iter().find(|prefix| prefix.contains(&address));
-        let prefix = prefix.ok_or(Refusal::Outside(address))?;
-        if is_reserved(*prefix, address) || config.pods.gateway(*prefix) == Some(address) {
-            return Err(Refusal::Reserved(address));
-        }
+        config.pods.check(address).map_err(|fault| Refusal::Unusable(address, fault))?;
         if let Some(holder) = holder(config, index, address).filter(|holder| *holder != name) {
             return Err(Refusal::Taken(address, holder.clone()));
         }
@@ -85,9 +77,4 @@ fn holder<'a>(config: &ModelConfig, index: &'a Index, address: IpAddr) -> Option
         let first = index.pods_wishing(address).min_by_key(|(name, pod)| (pod.created.clone(), *name));
         first.map(|(name, _)| name)
     })
-}
-
-/// A prefix's first address, and the last one of an IPv4 prefix, mean the prefix as a whole.
-fn is_reserved(prefix: IpNet, address: IpAddr) -> bool {
-    address == prefix.network() || (address.is_ipv4() && address == prefix.broadcast())
 }

@@ -7,10 +7,9 @@ use vrouter_forward::tables::Change;
 use vrouter_objects::{Object, ObjectKey, Version};
 use vrouter_proto::{Digest, v1};
 
-use super::state::{State, Vtep};
-use super::{Agent, Drift, Plan};
+use super::{Agent, Drift, Plan, State};
+use crate::attachment::Attachment;
 use crate::control::{Update, WireKey};
-use crate::underlay::pod_mtu;
 
 /// What became of an update.
 #[derive(Debug)]
@@ -44,8 +43,11 @@ impl Agent {
         }
         state.carry_out(plan, &self.identity.node);
         state.attach_pending();
-        self.follow_vtep(&mut state);
+        let vtep = self.coming_tunnel_end(&mut state);
         self.publish(&mut state);
+        if let Some(vtep) = vtep {
+            self.open_tunnel_end(&mut state, vtep);
+        }
         let applied = Applied {
             version: state.held.version(),
             digest: state.held.digest(),
@@ -56,24 +58,6 @@ impl Agent {
         self.changed.send_replace(applied.version);
         self.unsaved.notify_one();
         Ok(applied)
-    }
-
-    /// Brings the data path to the VTEP address that is configured or that the controller says.
-    pub(super) fn follow_vtep(&self, state: &mut State) {
-        let own = state.own_router.as_ref().map(|router| router.address);
-        let Some(address) = self.identity.vtep.or(own) else { return };
-        if state.vtep.is_some_and(|vtep| vtep.address == address) {
-            return;
-        }
-        let followed = self.plane.set_vtep(address).and_then(|()| self.plane.underlay_mtu(address));
-        match followed {
-            Ok(underlay) => {
-                let pod_mtu = pod_mtu(underlay, address);
-                state.tables.set_tunnel_mtu(pod_mtu);
-                state.vtep = Some(Vtep { address, pod_mtu });
-            }
-            Err(error) => tracing::error!("tunnels cannot end at {address}: {error}"),
-        }
     }
 }
 
@@ -133,14 +117,17 @@ impl State {
     }
 
     /// Interfaces whose network was not known when they were attached again may find it now.
-    pub(super) fn attach_pending(&mut self) {
+    fn attach_pending(&mut self) {
         let held: HashSet<_> = self.tables.interfaces().map(|(vmi, _)| vmi.id).collect();
-        let pending = self.attachments.values().filter(|attachment| !held.contains(&attachment.vmi));
+        let pending = self.working().filter(|attachment| !held.contains(&attachment.vmi));
         let pending: Vec<_> = pending.cloned().collect();
-        for attachment in pending {
-            if let Err(error) = self.tables.attach(attachment.vmi(), attachment.port) {
-                tracing::warn!("pod {} has no network: {error}", attachment.pod);
-            }
+        pending.iter().for_each(|attachment| self.enter_tables(attachment));
+    }
+
+    /// Puts an interface into the tables, where its network is known.
+    pub(super) fn enter_tables(&mut self, attachment: &Attachment) {
+        if let Err(error) = self.tables.attach(attachment.vmi(), attachment.port) {
+            tracing::warn!("pod {} has no network: {error}", attachment.pod);
         }
     }
 }

@@ -3,12 +3,13 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use vrouter_objects::{MacAddress, PodName, VmiId};
 use vrouter_proto::v1;
 use vrouter_proto::v1::node_message::Kind;
 
-use super::{Agent, Assignment, AttachError, State};
+use super::{Agent, Assignment, AttachCall, AttachError, DeviceState, State};
 use crate::attachment::{Attachment, ContainerInterface, NetworkNamespace};
 use crate::plane::Device;
 use crate::state::StateError;
@@ -27,51 +28,50 @@ pub struct AttachRequest {
     pub interface: ContainerInterface,
     /// Where the pod's network namespace is bound.
     pub netns: PathBuf,
+    /// The name of the CNI network configuration that asks.
+    pub configuration: String,
 }
 
 impl Agent {
-    /// The attachment that this request made before, if it did.
+    /// A call to attach has come. A DEL of its interface that comes later calls it off, however far it has got.
+    pub fn begin(&self, request: AttachRequest) -> Arc<AttachCall> {
+        self.calls.begin(request)
+    }
+
+    /// The attachment that this request made before, if it did and its device is served. May block.
     pub fn attached(&self, request: &AttachRequest) -> Option<Attachment> {
-        let attachment = self.state().attachment(&request.interface)?.clone();
-        (attachment.pod == request.pod && attachment.netns == NetworkNamespace::at(&request.netns).ok()?)
-            .then_some(attachment)
+        let state = self.state();
+        let is_open = state.device(&request.interface) == Some(&DeviceState::Open);
+        let netns = NetworkNamespace::at(&request.netns).ok()?;
+        state.made_by(request, &netns).filter(|_| is_open).cloned()
     }
 
     /// Makes the interface and attaches it. Asked again, it returns what is there. Blocks.
     ///
     /// A pod has one sandbox at a time, so an earlier one's attachment goes, and its addresses are free for this one.
-    pub fn attach(
-        &self,
-        request: &AttachRequest,
-        assignment: &Assignment,
-    ) -> Result<Attachment, AttachError> {
+    pub fn attach(&self, call: &AttachCall, assignment: &Assignment) -> Result<Attachment, AttachError> {
+        let request = &call.request;
         let netns = NetworkNamespace::at(&request.netns)
             .map_err(|error| AttachError::Request { field: "netns", problem: error.to_string() })?;
         let mut state = self.state();
-        if let Some(attachment) = state.attachment(&request.interface)
-            && attachment.pod == request.pod
-            && attachment.netns == netns
-        {
-            return Ok(attachment.clone());
+        if call.is_called_off() {
+            return Err(AttachError::CalledOff(request.interface.clone()));
+        }
+        if let Some(attachment) = state.made_by(request, &netns).cloned() {
+            if state.device(&attachment.interface) != Some(&DeviceState::Open) {
+                self.bring_up(&mut state, &attachment)?;
+            }
+            return Ok(attachment);
         }
         for old in state.superseded_by(request) {
             tracing::info!("pod {}: {} takes the place of {old}", request.pod, request.interface);
             self.detach_from(&mut state, &old)?;
         }
         let attachment = self.compose(&mut state, request, netns, assignment)?;
-        state.attachments.insert(attachment.interface.clone(), attachment.clone());
-        match self.bring_up(&mut state, &attachment) {
-            Ok(()) => {
-                tracing::info!(
-                    "pod {}: interface {} attached with {:?}",
-                    attachment.pod,
-                    attachment.vmi,
-                    attachment.addresses
-                );
-                let report = v1::AttachmentReport { attachment: Some((&attachment).into()) };
-                state.report(Kind::Attachment(report));
-                Ok(attachment)
-            }
+        state.keep(attachment.clone());
+        let stored = self.store_attachments(&state).map_err(AttachError::from);
+        match stored.and_then(|()| self.bring_up(&mut state, &attachment)) {
+            Ok(()) => Ok(attachment),
             Err(error) => {
                 self.undo(&mut state, &attachment);
                 Err(error)
@@ -79,21 +79,32 @@ impl Agent {
         }
     }
 
-    /// Undoes an attachment; of an unknown one it is done already. Blocks.
+    /// Undoes an attachment, and calls off what is under way; of an unknown one it is done already. Blocks.
     pub fn detach(&self, interface: &ContainerInterface) -> Result<(), AttachError> {
+        self.calls.call_off(interface);
         self.detach_from(&mut self.state(), interface)
     }
 
-    /// Detaches everything that the runtime no longer knows, and says how much that was. Blocks.
-    pub fn collect_garbage(&self, valid: &HashSet<ContainerInterface>) -> Result<u32, AttachError> {
+    /// Detaches everything of one CNI network configuration that the runtime no longer knows, and says how much that
+    /// was. One that cannot be detached is in nobody else's way. Blocks.
+    pub fn collect_garbage(
+        &self,
+        configuration: &str,
+        valid: &HashSet<ContainerInterface>,
+    ) -> Result<u32, AttachError> {
         let mut state = self.state();
-        let garbage: Vec<_> = state.attachments.keys().filter(|key| !valid.contains(key)).cloned().collect();
+        let own = state.attached().filter(|attachment| attachment.configuration == configuration);
+        let garbage = own.map(|attachment| &attachment.interface).filter(|own| !valid.contains(own));
+        let garbage: Vec<_> = garbage.cloned().collect();
         let mut removed = 0;
+        let mut failures = Vec::new();
         for interface in garbage {
-            self.detach_from(&mut state, &interface)?;
-            removed += 1;
+            match self.detach_from(&mut state, &interface) {
+                Ok(()) => removed += 1,
+                Err(error) => failures.push(error),
+            }
         }
-        Ok(removed)
+        if failures.is_empty() { Ok(removed) } else { Err(AttachError::Garbage { removed, failures }) }
     }
 
     /// Whether an attachment is as it was made.
@@ -101,9 +112,13 @@ impl Agent {
         let state = self.state();
         let attachment =
             state.attachment(interface).ok_or_else(|| AttachError::NotAttached(interface.clone()))?;
-        let damaged = |problem| AttachError::Damaged { interface: interface.clone(), problem };
+        let damaged =
+            |problem: &str| AttachError::Damaged { interface: interface.clone(), problem: problem.to_owned() };
         if !attachment.netns.is_there() {
             return Err(damaged("its network namespace is gone"));
+        }
+        if let Some(DeviceState::Closed(reason)) = state.device(interface) {
+            return Err(damaged(reason));
         }
         if !state.is_in_tables(attachment.vmi) {
             return Err(damaged("its network is not known here"));
@@ -122,8 +137,8 @@ impl Agent {
         let vrf = assignment.vrf;
         let network = state.network(vrf).ok_or(AttachError::UnknownNetwork(vrf))?.name.clone();
         // It may have been too early for its link when the controller said it.
-        self.follow_vtep(state);
-        let mtu = state.vtep().ok_or(AttachError::NoVtep)?.pod_mtu;
+        self.follow_tunnel_end(state);
+        let mtu = state.open_vtep()?.pod_mtu;
         let port = state.free_port().ok_or(AttachError::NoPort)?;
         let (vmi, addresses) = state.choose(assignment)?;
         if let Some(address) = addresses.iter().find(|address| state.gateway(vrf, **address).is_none()) {
@@ -136,6 +151,7 @@ impl Agent {
             uid: request.uid.clone(),
             interface: request.interface.clone(),
             netns,
+            configuration: request.configuration.clone(),
             vrf,
             mac: MacAddress::local(POD_MAC, vmi.get()),
             addresses,
@@ -144,21 +160,45 @@ impl Agent {
         })
     }
 
+    /// Puts an interface into the tables in force, opens its device and tells the controller.
     fn bring_up(&self, state: &mut State, attachment: &Attachment) -> Result<(), AttachError> {
-        self.store_attachments(state)?;
-        self.open_device(attachment)?;
         state
             .tables
             .attach(attachment.vmi(), attachment.port)
             .map_err(|error| AttachError::Table { interface: attachment.interface.clone(), error })?;
         self.publish(state);
+        self.open_device(state, attachment)?;
+        let Attachment { pod, vmi, addresses, .. } = attachment;
+        tracing::info!("pod {pod}: interface {vmi} attached with {addresses:?}");
+        let report = v1::AttachmentReport { attachment: Some(attachment.into()) };
+        state.report(Kind::Attachment(report));
         Ok(())
     }
 
-    pub(super) fn open_device(&self, attachment: &Attachment) -> Result<(), AttachError> {
-        self.plane
-            .open_port(attachment.port, &device(attachment))
-            .map_err(|error| AttachError::Plane { interface: attachment.interface.clone(), error })
+    /// Gives an interface's device to the workers. One that cannot be opened is taken out of the tables.
+    pub(super) fn open_device(&self, state: &mut State, attachment: &Attachment) -> Result<(), AttachError> {
+        let interface = &attachment.interface;
+        match self.plane.open_port(attachment.port, &device(attachment)) {
+            Ok(()) => {
+                state.set_device(interface, DeviceState::Open);
+                Ok(())
+            }
+            Err(error) => {
+                self.take_out(state, attachment, &error.to_string());
+                Err(AttachError::Plane { interface: interface.clone(), error })
+            }
+        }
+    }
+
+    /// Takes an interface out of the tables in force, for this reason, and tells the controller where it was told that
+    /// it is there. The attachment stays.
+    pub(super) fn take_out(&self, state: &mut State, attachment: &Attachment, reason: &str) {
+        state.tables.detach(attachment.vmi);
+        self.publish(state);
+        let closed = DeviceState::Closed(reason.to_owned());
+        if state.set_device(&attachment.interface, closed) == Some(DeviceState::Open) {
+            state.report(Kind::Detached(v1::Detached { vmi: attachment.vmi.get() }));
+        }
     }
 
     /// Leaves nothing behind of an attachment that could not be made. What cannot be undone now is undone by the
@@ -171,19 +211,17 @@ impl Agent {
 
     fn detach_from(&self, state: &mut State, interface: &ContainerInterface) -> Result<(), AttachError> {
         let Some(attachment) = state.attachment(interface).cloned() else { return Ok(()) };
-        state.tables.detach(attachment.vmi);
-        self.publish(state);
+        self.take_out(state, &attachment, "it is being detached");
         self.plane
             .close_port(attachment.port, &device(&attachment))
             .map_err(|error| AttachError::Plane { interface: interface.clone(), error })?;
         state.attachments.remove(interface);
         if let Err(error) = self.store_attachments(state) {
             // Whoever asks again finds it still there.
-            state.attachments.insert(interface.clone(), attachment);
+            state.keep(attachment);
             return Err(error.into());
         }
         tracing::info!("pod {}: interface {} detached", attachment.pod, attachment.vmi);
-        state.report(Kind::Detached(v1::Detached { vmi: attachment.vmi.get() }));
         Ok(())
     }
 
@@ -193,6 +231,12 @@ impl Agent {
 }
 
 impl State {
+    /// The attachment that this very request made before, if it did.
+    fn made_by(&self, request: &AttachRequest, netns: &NetworkNamespace) -> Option<&Attachment> {
+        let attachment = self.attachment(&request.interface)?;
+        (attachment.pod == request.pod && attachment.netns == *netns).then_some(attachment)
+    }
+
     /// Attachments that cannot be beside the one that is asked for.
     fn superseded_by(&self, request: &AttachRequest) -> Vec<ContainerInterface> {
         let in_the_way = self.attached().filter(|other| {
@@ -221,7 +265,7 @@ impl State {
 }
 
 /// The device that an attachment has inside its pod.
-pub(super) fn device(attachment: &Attachment) -> Device {
+fn device(attachment: &Attachment) -> Device {
     Device {
         netns: attachment.netns.clone(),
         name: attachment.interface.name.clone(),

@@ -57,6 +57,12 @@ pub enum AttachError {
     /// The node's own tunnel address decides the MTU.
     #[error("this node's tunnel address is not known yet, so neither is the MTU of a pod")]
     NoVtep,
+    /// The node's own tunnel end could not be opened.
+    #[error("{0}")]
+    VtepFailed(String),
+    /// The interface was detached while it was being attached.
+    #[error("{0} was detached while it was being attached")]
+    CalledOff(ContainerInterface),
     /// The address that the pod must get is another pod's.
     #[error("address {address} is in use by pod {holder}")]
     AddressInUse {
@@ -99,6 +105,18 @@ pub enum AttachError {
         /// The interface.
         interface: ContainerInterface,
         /// What is wrong.
-        problem: &'static str,
+        problem: String,
     },
+    /// Some of what the runtime no longer knows is still there.
+    #[error("{removed} attachments were removed, {} could not be: {}", failures.len(), list(failures))]
+    Garbage {
+        /// How many are gone.
+        removed: u32,
+        /// Why the others are not.
+        failures: Vec<AttachError>,
+    },
+}
+
+fn list(errors: &[AttachError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

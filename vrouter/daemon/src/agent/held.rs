@@ -88,10 +88,15 @@ impl Held {
             .collect()
     }
 
-    /// The encodings of everything that is held, refused objects left out.
+    /// Over everything that was sent, refused objects included.
+    pub fn offered(&self) -> Digest {
+        self.offered
+    }
+
+    /// The encodings of everything that was sent, refused objects included: after a restart too, the next update is
+    /// against all of it.
     pub fn encoded(&self) -> impl Iterator<Item = &[u8]> {
-        let held = self.records.iter().filter(|(key, _)| !self.refusals.contains_key(*key));
-        held.map(|(_, record)| record.encoded.as_slice())
+        self.records.values().map(|record| record.encoded.as_slice())
     }
 
     /// What is to be done for this update. A delta that would not lead to its own digest is drift. After a full update
@@ -228,7 +233,7 @@ mod tests {
             held.refusals(),
             [v1::Refusal { object: Some(key(3).message()), reason: "no".to_owned() }]
         );
-        assert_eq!(held.encoded().count(), 2);
+        assert_eq!(held.encoded().count(), 3, "what is kept is everything that was sent");
 
         let after = [router(1, "a"), router(3, "c")];
         let plan = held.plan(update(Base::Held(Version(9)), &[(2, None), (7, None)], &after)).unwrap();

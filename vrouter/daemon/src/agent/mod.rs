@@ -4,16 +4,18 @@
 mod apply;
 mod assign;
 mod attach;
+mod call;
 mod error;
 mod held;
 mod restore;
 mod state;
 #[cfg(test)]
 mod tests;
+mod tunnel_end;
+mod upkeep;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
 use vrouter_forward::Shared;
@@ -23,17 +25,21 @@ use vrouter_proto::{Digest, v1};
 pub use apply::Applied;
 pub use assign::Assignment;
 pub use attach::AttachRequest;
+pub use call::AttachCall;
 pub use error::AttachError;
 pub use held::{Drift, Held, Plan};
 pub use restore::Restored;
-pub use state::State;
+pub use state::{DeviceState, State};
+pub use tunnel_end::{TunnelEnd, Vtep};
 
 use crate::control::LinkState;
 use crate::plane::DataPlane;
-use crate::state::{StateError, StateFiles};
+use crate::state::StateFiles;
+use call::Calls;
 
-/// Tables are written to disk no more often than this.
-const STORE_INTERVAL: Duration = Duration::from_secs(1);
+/// Reports to the controller that wait for their session. One that falls behind so far is ended: the next begins with
+/// everything that is attached.
+const REPORTS: usize = 1024;
 
 /// Who this node is.
 #[derive(Debug, Clone)]
@@ -53,6 +59,7 @@ pub struct Agent {
     plane: Arc<dyn DataPlane>,
     shared: Arc<Shared>,
     state: Mutex<State>,
+    calls: Calls,
     /// Sends the version whenever the tables have changed.
     changed: watch::Sender<Version>,
     /// The tables on disk are older than those in force.
@@ -62,10 +69,10 @@ pub struct Agent {
 
 /// What the control channel's session opens with, and what it is told from then on.
 pub struct Subscription {
-    /// Everything attached right now.
+    /// Everything attached right now whose device is served.
     pub attachments: Vec<v1::Attachment>,
-    /// What is attached and detached after that.
-    pub reports: mpsc::UnboundedReceiver<v1::NodeMessage>,
+    /// What is attached and detached after that; closed where the session fell behind.
+    pub reports: mpsc::Receiver<v1::NodeMessage>,
 }
 
 impl Agent {
@@ -84,6 +91,7 @@ impl Agent {
             plane,
             shared,
             state: Mutex::new(restored.state),
+            calls: Calls::default(),
             changed: watch::Sender::new(version),
             unsaved: Notify::new(),
             link: watch::Sender::new(LinkState::Connecting),
@@ -120,42 +128,16 @@ impl Agent {
 
     /// Opens a session of the control channel: from now on reports go to it and no longer to the one before.
     pub fn subscribe(&self) -> Subscription {
-        let (sender, reports) = mpsc::unbounded_channel();
+        let (sender, reports) = mpsc::channel(REPORTS);
         let mut state = self.state();
         state.reports = Some(sender);
-        Subscription { attachments: state.attached().map(Into::into).collect(), reports }
+        Subscription { attachments: state.working().map(Into::into).collect(), reports }
     }
 
     /// The version and digest of what is held.
     pub fn held(&self) -> (Version, Digest) {
         let state = self.state();
         (state.held.version(), state.held.digest())
-    }
-
-    /// Keeps the tables on disk up to date, off everybody's way: changes that come soon after each other are written
-    /// together.
-    pub async fn keep_tables(self: Arc<Self>) {
-        loop {
-            self.unsaved.notified().await;
-            let agent = Arc::clone(&self);
-            let stored = tokio::task::spawn_blocking(move || agent.store_tables()).await;
-            match stored {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!("the tables could not be kept: {error}"),
-                Err(error) => tracing::error!("the tables could not be kept: {error}"),
-            }
-            tokio::time::sleep(STORE_INTERVAL).await;
-        }
-    }
-
-    /// Writes the tables to disk now.
-    pub fn store_tables(&self) -> Result<(), StateError> {
-        let (version, digest, records) = {
-            let state = self.state();
-            let records: Vec<_> = state.held.encoded().map(<[u8]>::to_vec).collect();
-            (state.held.version(), state.held.digest(), records)
-        };
-        self.files.tables.store(version, digest, records.iter().map(Vec::as_slice))
     }
 
     /// Makes what the tables hold now what the workers forward by.

@@ -59,23 +59,31 @@ impl State {
 
 impl Agent {
     /// Attaches again what was attached, each to its device that outlived us. What has no namespace any more is gone.
+    ///
+    /// Every pod is in the tables in force before the first packet is taken from a device or a tunnel.
     pub(super) fn reattach(&self, attachments: Vec<Attachment>) {
         let mut state = self.state();
-        self.follow_vtep(&mut state);
         let before = attachments.len();
-        for attachment in attachments {
-            if !attachment.netns.is_there() {
-                tracing::info!("pod {} is gone: its network namespace is", attachment.pod);
-                continue;
-            }
-            if let Err(error) = self.open_device(&attachment) {
+        let (there, gone): (Vec<_>, Vec<_>) =
+            attachments.into_iter().partition(|attachment| attachment.netns.is_there());
+        for attachment in gone {
+            tracing::info!("pod {} is gone: its network namespace is", attachment.pod);
+        }
+        for attachment in &there {
+            state.keep(attachment.clone());
+            state.enter_tables(attachment);
+        }
+        let vtep = self.coming_tunnel_end(&mut state);
+        self.publish(&mut state);
+        for attachment in &there {
+            if let Err(error) = self.open_device(&mut state, attachment) {
                 tracing::error!("pod {} has no network until it is attached anew: {error}", attachment.pod);
             }
-            state.attachments.insert(attachment.interface.clone(), attachment);
         }
-        state.attach_pending();
-        self.publish(&mut state);
-        if state.attachments.len() != before
+        if let Some(vtep) = vtep {
+            self.open_tunnel_end(&mut state, vtep);
+        }
+        if there.len() != before
             && let Err(error) = self.store_attachments(&state)
         {
             tracing::error!("the attachments could not be kept: {error}");

@@ -10,7 +10,7 @@ use vrouter_forward::tables::Tables;
 use vrouter_objects::{PodBinding, PodName, RoutingInstance, VirtualRouter, VmiId, VrfId};
 use vrouter_proto::v1;
 
-use super::Held;
+use super::{Held, TunnelEnd};
 use crate::addressing::Addressing;
 use crate::attachment::{Attachment, ContainerInterface};
 
@@ -28,19 +28,24 @@ pub struct State {
     pub(super) networks: BTreeMap<VrfId, RoutingInstance>,
     /// This node among the tables.
     pub(super) own_router: Option<VirtualRouter>,
-    pub(super) attachments: BTreeMap<ContainerInterface, Attachment>,
-    /// The address that tunnels end at, once it is known, and the MTU that its link leaves to a pod.
-    pub(super) vtep: Option<Vtep>,
-    pub(super) reports: Option<mpsc::UnboundedSender<v1::NodeMessage>>,
+    pub(super) attachments: BTreeMap<ContainerInterface, Kept>,
+    pub(super) tunnel_end: TunnelEnd,
+    pub(super) reports: Option<mpsc::Sender<v1::NodeMessage>>,
 }
 
-/// This node's tunnel end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Vtep {
-    /// Its address.
-    pub address: IpAddr,
-    /// The largest IP packet that still fits into a tunnel from here.
-    pub pod_mtu: u16,
+/// An attachment, with how its device is.
+pub(super) struct Kept {
+    attachment: Attachment,
+    device: DeviceState,
+}
+
+/// How an attachment's device is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceState {
+    /// The workers serve it.
+    Open,
+    /// They do not, for this reason, and the interface is not in the tables.
+    Closed(String),
 }
 
 impl State {
@@ -54,24 +59,45 @@ impl State {
             networks: BTreeMap::new(),
             own_router: None,
             attachments: BTreeMap::new(),
-            vtep: None,
+            tunnel_end: TunnelEnd::Unknown,
             reports: None,
         }
     }
 
     /// Everything that is attached.
     pub fn attached(&self) -> impl Iterator<Item = &Attachment> {
-        self.attachments.values()
+        self.attachments.values().map(|kept| &kept.attachment)
+    }
+
+    /// Everything that is attached and whose device is served.
+    pub fn working(&self) -> impl Iterator<Item = &Attachment> {
+        let open = self.attachments.values().filter(|kept| kept.device == DeviceState::Open);
+        open.map(|kept| &kept.attachment)
     }
 
     /// The attachment of this interface.
     pub fn attachment(&self, interface: &ContainerInterface) -> Option<&Attachment> {
-        self.attachments.get(interface)
+        self.attachments.get(interface).map(|kept| &kept.attachment)
     }
 
-    /// This node's tunnel end, once it is known.
-    pub fn vtep(&self) -> Option<Vtep> {
-        self.vtep
+    /// How the device of this interface's attachment is.
+    pub fn device(&self, interface: &ContainerInterface) -> Option<&DeviceState> {
+        self.attachments.get(interface).map(|kept| &kept.device)
+    }
+
+    /// Keeps an attachment whose device is still to be opened.
+    pub(super) fn keep(&mut self, attachment: Attachment) {
+        let device = DeviceState::Closed("its device was not opened yet".to_owned());
+        self.attachments.insert(attachment.interface.clone(), Kept { attachment, device });
+    }
+
+    /// The device of an attachment that is kept has changed; returns how it was.
+    pub(super) fn set_device(
+        &mut self,
+        interface: &ContainerInterface,
+        device: DeviceState,
+    ) -> Option<DeviceState> {
+        self.attachments.get_mut(interface).map(|kept| std::mem::replace(&mut kept.device, device))
     }
 
     /// A network of this node.
@@ -131,7 +157,8 @@ impl State {
     /// Tells the controller, while a session is open. One that begins later says everything in its Hello.
     pub(super) fn report(&mut self, kind: v1::node_message::Kind) {
         let Some(reports) = &self.reports else { return };
-        if reports.send(v1::NodeMessage { kind: Some(kind) }).is_err() {
+        // Closed or full: that session is over.
+        if reports.try_send(v1::NodeMessage { kind: Some(kind) }).is_err() {
             self.reports = None;
         }
     }

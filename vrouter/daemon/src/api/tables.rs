@@ -16,7 +16,7 @@ pub(super) fn interfaces(agent: &Agent) -> v1::InterfaceTable {
 
 fn interface(agent: &Agent, state: &State, attachment: &Attachment) -> v1::Interface {
     let counters = agent.shared().port(attachment.port);
-    let share = agent.shared().flows.port_share(Some(attachment.port));
+    let share = agent.shared().flows.share_of(Some(attachment.vmi));
     let network = state.network(attachment.vrf).map(|network| network.name.clone());
     v1::Interface {
         vmi: attachment.vmi.get(),

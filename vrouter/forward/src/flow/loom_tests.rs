@@ -59,9 +59,12 @@ fn nothing_is_given_up_under_a_worker_that_may_hold_it() {
             let (quiescence, current, given_up) =
                 (Arc::clone(&quiescence), Arc::clone(&current), Arc::clone(&given_up));
             thread::spawn(move || {
-                quiescence.enter(0);
-                if current.load(Ordering::Acquire) == 0 {
-                    assert!(!given_up.load(Ordering::Acquire), "in use");
+                // From burst to burst without a pause.
+                for _ in 0..2 {
+                    quiescence.enter(0);
+                    if current.load(Ordering::Acquire) == 0 {
+                        assert!(!given_up.load(Ordering::Acquire), "in use");
+                    }
                 }
                 quiescence.leave(0);
             })

@@ -2,7 +2,8 @@
 //!
 //! Entries are plain data in slots of atomics that `io` maps from a file, so that a process that was killed and
 //! started again finds its connections. They refer to everything else by stable id. The index in front of the slots
-//! is private memory and is built anew at start. Touching an established flow takes no lock and no allocation.
+//! is private memory and is built anew at start. Finding and touching an established flow takes no lock and no
+//! allocation.
 
 mod index;
 mod key;
@@ -14,15 +15,16 @@ mod table;
 mod tcp;
 
 pub use key::{FlowKey, Origin};
-pub use quiescence::{Boundary, Quiescence};
+pub use quiescence::Boundary;
+pub(crate) use quiescence::Quiescence;
 pub use record::{FlowRecord, FlowState};
 pub use slot::{LAYOUT_VERSION, Slot};
-pub use table::{FlowConfig, FlowTable, Installed, PortShare, Recovered, Timeouts};
+pub use table::{FlowConfig, FlowShare, FlowTable, Recovered, Timeouts};
 
 pub(crate) use key::KeyHasher;
 pub use slot::Direction;
-pub(crate) use slot::{Actions, FlowIndex, NewFlow, Owner, PackedNextHop};
-pub(crate) use table::{WorkerFlows, tenths};
+pub(crate) use slot::{Actions, FlowIndex, NewFlow, PackedNextHop};
+pub(crate) use table::{Installed, WorkerFlows, tenths};
 pub use tcp::ConnectionState;
 pub(crate) use tcp::Seen;
 

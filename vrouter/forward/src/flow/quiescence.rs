@@ -36,7 +36,8 @@ impl Quiescence {
     /// The worker begins a burst. To be called before it loads the snapshot or looks at the flow table.
     #[inline]
     pub fn enter(&self, worker: usize) {
-        self.workers[worker].0.store(self.next.load(Ordering::Relaxed), Ordering::Relaxed);
+        // Release: what the burst before this one did is done once the new number is seen.
+        self.workers[worker].0.store(self.next.load(Ordering::Relaxed), Ordering::Release);
         fence(Ordering::SeqCst);
     }
 

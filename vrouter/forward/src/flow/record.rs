@@ -40,7 +40,7 @@ pub struct FlowRecord {
     pub bytes: u64,
     /// The service that translated it, and the member it chose.
     pub service: Option<(FloatingIpId, MemberId)>,
-    /// The interface that began the connection; `None`: it came out of a tunnel.
+    /// The interface that the connection counts against: the one that began it, or that a tunnel's leads to.
     pub owner: Option<VmiId>,
 }
 
@@ -69,6 +69,11 @@ pub(super) fn record(table: &FlowTable, index: FlowIndex, now: Time) -> Option<F
     let source_translated = actions.has(Actions::SOURCE);
     let destination_translated = actions.has(Actions::DESTINATION);
     let connection = table.state(slot);
+    // Nobody is kept from using the slot for another flow meanwhile.
+    let unchanged = slot.control() == control && slot.key() == Some(key);
+    if !unchanged {
+        return None;
+    }
     let idle = u64::from(tenths(now).saturating_sub(table.last_seen(slot))) * 100;
     Some(FlowRecord {
         index: index.0,
@@ -98,6 +103,6 @@ pub(super) fn record(table: &FlowTable, index: FlowIndex, now: Time) -> Option<F
         packets: slot.packets(),
         bytes: slot.bytes(),
         service: slot.service(),
-        owner: slot.owner().vmi,
+        owner: slot.owner(),
     })
 }

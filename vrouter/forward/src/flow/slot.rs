@@ -9,7 +9,6 @@ use super::key::{FlowKey, KEY_WORDS};
 use super::sync::{AtomicU64, Ordering};
 use super::tcp::Seen;
 use crate::address::Address;
-use crate::frame::PortId;
 
 /// The number of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,11 +24,11 @@ pub enum Direction {
 }
 
 /// Changes with every change of [`Slot`]'s layout or meaning; a file of another version is not used.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 
 /// One direction of a connection. All zero is a free slot.
 ///
-/// Words: 0–5 key · 6 control · 7 owner port, egress VRF · 8–9 translated address · 10 translated port, actions,
+/// Words: 0–5 key · 6 control · 7 egress VRF · 8–9 translated address · 10 translated port, actions,
 /// seen, epoch · 11 next hop · 12 floating IP, member · 13 packets · 14 bytes · 15 last seen, owner.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -38,7 +37,7 @@ pub struct Slot {
 }
 
 const CONTROL: usize = 6;
-const OWNER_PORT_EGRESS_VRF: usize = 7;
+const EGRESS_VRF: usize = 7;
 const TRANSLATED_HIGH: usize = 8;
 const TRANSLATED_LOW: usize = 9;
 const DECISION: usize = 10;
@@ -168,14 +167,6 @@ pub(crate) struct NewFlow {
     pub(crate) seen: Seen,
 }
 
-/// Who a flow counts against.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Owner {
-    pub(crate) port: PortId,
-    /// `None`: it came out of a tunnel.
-    pub(crate) vmi: Option<VmiId>,
-}
-
 /// The part of a slot that deciding about a packet needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Decision {
@@ -243,8 +234,9 @@ impl Slot {
         self.words[CONTROL].store(control.pack(), Ordering::Release);
     }
 
+    /// Takes it out of force. Whoever found it a moment ago may still follow it to its partner.
     pub(super) fn free(&self) {
-        self.words[CONTROL].store(0, Ordering::Release);
+        self.set_control(Control { life: Life::Free, ..self.control() });
     }
 
     pub(crate) fn direction(&self) -> Direction {
@@ -268,14 +260,14 @@ impl Slot {
     }
 
     /// Writes all but the control word.
-    pub(super) fn fill(&self, flow: &NewFlow, owner: Owner, epoch: u32, now: u32) {
+    pub(super) fn fill(&self, flow: &NewFlow, owner: Option<VmiId>, epoch: u32, now: u32) {
         for (word, value) in flow.key.pack().into_iter().enumerate() {
             self.store(word, value);
         }
         let translated = flow.translated.bits();
         let decision =
             Decision { translated_port: flow.translated_port, actions: flow.actions, seen: flow.seen, epoch };
-        self.store(OWNER_PORT_EGRESS_VRF, u64::from(owner.port.0) << 32 | u64::from(flow.egress_vrf.get()));
+        self.store(EGRESS_VRF, flow.egress_vrf.get().into());
         self.store(TRANSLATED_HIGH, (translated >> 64) as u64);
         self.store(TRANSLATED_LOW, translated as u64);
         self.store(DECISION, decision.pack());
@@ -283,7 +275,7 @@ impl Slot {
         self.set_service(flow.service);
         self.store(PACKETS, 0);
         self.store(BYTES, 0);
-        let vmi = owner.vmi.map_or(0, VmiId::get);
+        let vmi = owner.map_or(0, VmiId::get);
         self.store(LAST_SEEN_OWNER, u64::from(now) << 32 | u64::from(vmi));
     }
 
@@ -310,12 +302,12 @@ impl Slot {
 
     #[inline]
     pub(crate) fn egress_vrf(&self) -> Option<VrfId> {
-        VrfId::new(self.load(OWNER_PORT_EGRESS_VRF) as u32).ok()
+        VrfId::new(self.load(EGRESS_VRF) as u32).ok()
     }
 
-    pub(crate) fn owner(&self) -> Owner {
-        let port = PortId((self.load(OWNER_PORT_EGRESS_VRF) >> 32) as u16);
-        Owner { port, vmi: VmiId::new(self.load(LAST_SEEN_OWNER) as u32).ok() }
+    /// The interface that the flow counts against; `None`: it leads to no interface of this node.
+    pub(crate) fn owner(&self) -> Option<VmiId> {
+        VmiId::new(self.load(LAST_SEEN_OWNER) as u32).ok()
     }
 
     pub(crate) fn service(&self) -> Option<(FloatingIpId, MemberId)> {

@@ -1,17 +1,18 @@
 //! The table itself: finding, installing, ageing and recovering flows.
 
+use std::sync::atomic::AtomicU32 as SharedU32;
 use std::sync::{Mutex, PoisonError};
+
+use vrouter_objects::{IpProtocol, VmiId};
 
 use super::index::Index;
 use super::key::{FlowKey, KEY_WORDS, KeyHasher};
 use super::quiescence::{Boundary, Quiescence};
 use super::record::{FlowRecord, record};
-use super::slot::{Control, Direction, FlowIndex, Life, NewFlow, Owner, Slot};
+use super::slot::{Control, Direction, FlowIndex, Life, NewFlow, Slot};
 use super::sync::{AtomicU32, Ordering};
 use super::tcp::{ConnectionState, Seen};
-use crate::frame::{MAX_PORTS, PortId, Time};
-
-use vrouter_objects::IpProtocol;
+use crate::frame::Time;
 
 /// How long a flow may be idle before it is forgotten, in milliseconds, by the state of its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,26 +66,41 @@ pub struct FlowConfig {
     pub hash_seed: u64,
     /// Idle times.
     pub timeouts: Timeouts,
-    /// Connections that one interface may have begun, and all tunnels together.
-    pub connections_per_port: u32,
+    /// Connections that may count against one interface: those it began, and those that came to it from other nodes.
+    pub connections_per_interface: u32,
     /// The same for those that nobody answered yet.
-    pub unreplied_per_port: u32,
+    pub unreplied_per_interface: u32,
 }
 
-impl Default for FlowConfig {
-    fn default() -> Self {
+impl FlowConfig {
+    /// For a table of so many slots, of which no interface may take more than its part: an eighth of the connections,
+    /// and a thirty-second of them unanswered.
+    pub fn sized(slots: usize, hash_seed: u64) -> Self {
+        let connections = u32::try_from(slots / 2).unwrap_or(u32::MAX);
         Self {
-            hash_seed: 0,
-            timeouts: Timeouts::default(),
-            connections_per_port: 500_000,
-            unreplied_per_port: 100_000,
+            hash_seed,
+            connections_per_interface: connections / 8,
+            unreplied_per_interface: connections / 32,
+            ..Self::default()
         }
     }
 }
 
-/// What one port has in the table.
+impl Default for FlowConfig {
+    /// Without bounds for single interfaces.
+    fn default() -> Self {
+        Self {
+            hash_seed: 0,
+            timeouts: Timeouts::default(),
+            connections_per_interface: u32::MAX,
+            unreplied_per_interface: u32::MAX,
+        }
+    }
+}
+
+/// What counts against one interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PortShare {
+pub struct FlowShare {
     /// Connections.
     pub connections: u32,
     /// Those of them that nobody answered yet.
@@ -108,7 +124,7 @@ pub struct Recovered {
 
 /// What became of an attempt to install a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Installed {
+pub(crate) enum Installed {
     /// It is in force.
     New,
     /// Another worker was first with the same key; its decision counts.
@@ -117,9 +133,9 @@ pub enum Installed {
     ReverseTaken,
     /// No slot, or no room in the index.
     Full,
-    /// Its port has as many connections as it may.
-    PortLimit,
-    /// Its port has as many unanswered connections as it may.
+    /// As many connections count against its interface as may.
+    InterfaceLimit,
+    /// As many unanswered connections count against its interface as may.
     UnrepliedLimit,
 }
 
@@ -137,9 +153,13 @@ pub struct FlowTable {
     hasher: KeyHasher,
     config: FlowConfig,
     free: Mutex<FreeSlots>,
-    /// No slot at or above this one was ever used: ageing stops here, and a sparse file stays sparse.
-    high_water: AtomicU32,
+    /// No slot at or above this one was ever used, nor is ever looked at: a sparse file stays sparse. It is kept with the
+    /// slots.
+    high_water: &'static SharedU32,
     used: AtomicU32,
+    /// The piece of the table that is looked at next for what is too old, by whichever worker comes to it.
+    cursor: AtomicU32,
+    /// By interface id; interfaces far apart may share one.
     shares: Box<[Share]>,
 }
 
@@ -149,13 +169,18 @@ pub(crate) struct WorkerFlows {
     spare: Vec<FlowIndex>,
     limbo: Vec<FlowIndex>,
     limbo_boundary: Option<(Boundary, usize)>,
-    cursor: u32,
 }
 
 /// How many slots a worker takes from the shared list at a time.
 const BATCH: usize = 64;
+/// Interfaces are counted in so many places.
+const SHARES: usize = 4096;
 /// Ageing looks at so many slots at a time.
 const SWEEP: u32 = 4096;
+/// A look at the whole table takes about so many milliseconds.
+const PASS: u64 = 1_000;
+/// The same for a table that is mostly empty.
+const SLOW_PASS: u64 = 8_000;
 
 /// The clock of the slots: tenths of a second, good for thirteen years of uptime.
 pub(crate) fn tenths(now: Time) -> u32 {
@@ -164,7 +189,14 @@ pub(crate) fn tenths(now: Time) -> u32 {
 
 impl FlowTable {
     /// Takes up what the slots hold: complete connections go on, anything else is freed.
-    pub fn recover(slots: &'static [Slot], config: FlowConfig, now: Time) -> (Self, Recovered) {
+    ///
+    /// `high_water` is kept with the slots: zero for slots that were never used, else as a table left it.
+    pub fn recover(
+        slots: &'static [Slot],
+        high_water: &'static SharedU32,
+        config: FlowConfig,
+        now: Time,
+    ) -> (Self, Recovered) {
         assert!(slots.len() < u32::MAX as usize, "slot numbers are 32 bits");
         let share = |_| Share { connections: AtomicU32::new(0), unreplied: AtomicU32::new(0) };
         let table = Self {
@@ -173,9 +205,10 @@ impl FlowTable {
             hasher: KeyHasher::new(config.hash_seed),
             config,
             free: Mutex::default(),
-            high_water: AtomicU32::new(0),
+            high_water,
             used: AtomicU32::new(0),
-            shares: (0..=MAX_PORTS).map(share).collect(),
+            cursor: AtomicU32::new(0),
+            shares: (0..SHARES).map(share).collect(),
         };
         let recovered = table.take_up(tenths(now));
         (table, recovered)
@@ -184,7 +217,8 @@ impl FlowTable {
     fn take_up(&self, now: u32) -> Recovered {
         let mut recovered = Recovered::default();
         let mut last_used = 0;
-        for number in 0..self.slots.len() as u32 {
+        let bound = self.high_water.load(Ordering::Relaxed).min(self.slots.len() as u32);
+        for number in 0..bound {
             let index = FlowIndex(number);
             let slot = self.slot(index);
             let control = slot.control();
@@ -264,10 +298,10 @@ impl FlowTable {
         self.len() == 0
     }
 
-    /// What this port has in the table; `None`: what came out of tunnels.
-    pub fn port_share(&self, port: Option<PortId>) -> PortShare {
-        let share = &self.shares[port.map_or(MAX_PORTS, |port| usize::from(port.0) % MAX_PORTS)];
-        PortShare {
+    /// What counts against an interface; `None`: what is none's here.
+    pub fn share_of(&self, owner: Option<VmiId>) -> FlowShare {
+        let share = self.share(owner);
+        FlowShare {
             connections: share.connections.load(Ordering::Relaxed),
             unreplied: share.unreplied.load(Ordering::Relaxed),
         }
@@ -290,6 +324,11 @@ impl FlowTable {
             .filter(|record| wanted(record))
             .take(limit)
             .collect()
+    }
+
+    /// The secret that choices and hash tables depend on.
+    pub(crate) fn seed(&self) -> u64 {
+        self.config.hash_seed
     }
 
     pub(crate) fn hasher(&self) -> &KeyHasher {
@@ -341,11 +380,9 @@ impl FlowTable {
         self.hasher.hash(&slot.key_words())
     }
 
-    fn share(&self, owner: Owner) -> &Share {
-        match owner.vmi {
-            Some(_) => &self.shares[usize::from(owner.port.0) % MAX_PORTS],
-            None => &self.shares[MAX_PORTS],
-        }
+    fn share(&self, owner: Option<VmiId>) -> &Share {
+        // No interface has the id 0.
+        &self.shares[owner.map_or(0, VmiId::get) as usize % SHARES]
     }
 
     fn free(&self) -> std::sync::MutexGuard<'_, FreeSlots> {
@@ -359,15 +396,15 @@ impl FlowTable {
         worker: &mut WorkerFlows,
         initiator: &NewFlow,
         responder: &NewFlow,
-        owner: Owner,
+        owner: Option<VmiId>,
         epoch: u32,
         now: Time,
     ) -> Installed {
         let share = self.share(owner);
-        if share.connections.load(Ordering::Relaxed) >= self.config.connections_per_port {
-            return Installed::PortLimit;
+        if share.connections.load(Ordering::Relaxed) >= self.config.connections_per_interface {
+            return Installed::InterfaceLimit;
         }
-        if share.unreplied.load(Ordering::Relaxed) >= self.config.unreplied_per_port {
+        if share.unreplied.load(Ordering::Relaxed) >= self.config.unreplied_per_interface {
             return Installed::UnrepliedLimit;
         }
         let (words, reverse_words) = (initiator.key.pack(), responder.key.pack());
@@ -452,7 +489,8 @@ impl FlowTable {
         };
         let share = self.share(ahead.owner());
         share.connections.fetch_sub(1, Ordering::Relaxed);
-        if back.seen() == Seen::default() {
+        // Whoever is first to mark it as answered takes it off the count: this, or the answer that just comes.
+        if back.add_seen(Seen::any()) == Seen::default() {
             share.unreplied.fetch_sub(1, Ordering::Relaxed);
         }
         ahead.free();
@@ -478,34 +516,24 @@ impl FlowTable {
         slot.last_seen().max(other)
     }
 
-    /// Forgets this worker's part of the flows that were idle too long, a piece at a time. Returns after how many
-    /// milliseconds to go on; `None` once there are no flows at all.
-    pub(crate) fn age(
-        &self,
-        worker: &mut WorkerFlows,
-        id: usize,
-        workers: usize,
-        now: Time,
-        quiescence: &Quiescence,
-    ) -> Option<u64> {
+    /// Forgets flows that were idle too long, a piece of the table at a time. Returns after how many milliseconds to go
+    /// on; `None` once there are no flows at all.
+    pub(crate) fn age(&self, worker: &mut WorkerFlows, now: Time, quiescence: &Quiescence) -> Option<u64> {
         worker.reclaim(self, quiescence);
         let high = self.high_water.load(Ordering::Acquire);
-        let stripes = high.div_ceil(SWEEP).max(1);
-        let mine = (0..stripes).filter(|stripe| *stripe as usize % workers == id).count() as u64;
-        let stripe = worker.cursor % stripes;
-        worker.cursor = worker.cursor.wrapping_add(1);
-        if stripe as usize % workers == id {
-            let now = tenths(now);
-            for number in stripe * SWEEP..((stripe + 1) * SWEEP).min(high) {
-                self.age_one(worker, FlowIndex(number), now);
-            }
-            worker.reclaim(self, quiescence);
+        let pieces = high.div_ceil(SWEEP).max(1);
+        let piece = self.cursor.fetch_add(1, Ordering::Relaxed) % pieces;
+        let tenths = tenths(now);
+        for number in piece * SWEEP..((piece + 1) * SWEEP).min(high) {
+            self.age_one(worker, FlowIndex(number), tenths);
         }
+        worker.reclaim(self, quiescence);
         if self.is_empty() && worker.limbo.is_empty() {
             return None;
         }
-        // A pass over everything takes about a second, and no single step is long.
-        Some((1000 / (mine.max(1) * workers as u64)).clamp(5, 250))
+        // No single step is long. A table that was once full and is nearly empty is not worth waking up for often.
+        let pass = if self.len() < high as usize / 4 { SLOW_PASS } else { PASS };
+        Some((pass / u64::from(pieces)).clamp(5, 250))
     }
 
     fn age_one(&self, worker: &mut WorkerFlows, index: FlowIndex, now: u32) {
@@ -523,7 +551,7 @@ impl FlowTable {
 
 impl WorkerFlows {
     pub(crate) fn new() -> Self {
-        Self { spare: Vec::with_capacity(4 * BATCH), limbo: Vec::new(), limbo_boundary: None, cursor: 0 }
+        Self { spare: Vec::with_capacity(4 * BATCH), limbo: Vec::new(), limbo_boundary: None }
     }
 
     fn take_pair(&mut self, table: &FlowTable) -> Option<(FlowIndex, FlowIndex)> {

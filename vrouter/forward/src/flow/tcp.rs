@@ -45,15 +45,27 @@ impl Seen {
     /// The first packet of a flow.
     pub(crate) fn first(flags: Option<TcpFlags>) -> Self {
         match flags {
-            Some(flags) if !flags.any(TcpFlags::SYN) => Self(Self::ANY | Self::MIDSTREAM | Self::ACK),
+            Some(flags) if !flags.is_opening() => Self(Self::ANY | Self::MIDSTREAM | Self::ACK),
             flags => Self::default().with(flags, Self::default()),
         }
     }
 
-    /// Whether a plain data segment can change nothing any more.
+    /// Any packet at all, for whoever only counts whether there was one.
+    pub(super) const fn any() -> Self {
+        Self(Self::ANY)
+    }
+
+    /// Whether another packet of this kind can change nothing any more: the common case.
     #[inline]
-    pub(crate) fn is_settled(self) -> bool {
-        self.0 & (Self::ANY | Self::ACK) == (Self::ANY | Self::ACK)
+    pub(crate) fn is_settled(self, flags: Option<TcpFlags>) -> bool {
+        match flags {
+            None => self.has(Self::ANY),
+            Some(flags) => {
+                !flags.any(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST)
+                    && self.has(Self::ANY)
+                    && self.has(Self::ACK)
+            }
+        }
     }
 
     fn has(self, bits: u8) -> bool {

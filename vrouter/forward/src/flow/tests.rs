@@ -1,13 +1,14 @@
 //! The table as a whole: pairs, races, kills and age.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use vrouter_objects::{IpProtocol, VmiId, VrfId};
 
 use super::slot::{Control, Life};
 use super::*;
 use crate::address::Address;
-use crate::frame::{PortId, Time};
+use crate::frame::Time;
 
 const NOW: Time = Time::from_millis(1_000_000);
 
@@ -15,16 +16,21 @@ fn slots(count: usize) -> &'static [Slot] {
     Box::leak((0..count).map(|_| Slot::new()).collect())
 }
 
+fn recover(slots: &'static [Slot], config: FlowConfig) -> (FlowTable, Recovered) {
+    let all = Box::leak(Box::new(AtomicU32::new(slots.len() as u32)));
+    FlowTable::recover(slots, all, config, NOW)
+}
+
 fn table(slots: &'static [Slot], config: FlowConfig) -> FlowTable {
-    FlowTable::recover(slots, config, NOW).0
+    recover(slots, config).0
 }
 
 fn vrf() -> VrfId {
     VrfId::new(1).unwrap()
 }
 
-fn owner(port: u16) -> Owner {
-    Owner { port: PortId(port), vmi: VmiId::new(u32::from(port) + 1).ok() }
+fn owner(number: u32) -> Option<VmiId> {
+    VmiId::new(number + 1).ok()
 }
 
 fn key(number: u32) -> FlowKey {
@@ -64,9 +70,9 @@ fn pair(number: u32) -> (NewFlow, NewFlow) {
     (initiator, flow(back, Actions::SOURCE, key.destination, 80))
 }
 
-fn install(table: &FlowTable, worker: &mut WorkerFlows, number: u32, port: u16) -> Installed {
+fn install(table: &FlowTable, worker: &mut WorkerFlows, number: u32, interface: u32) -> Installed {
     let (initiator, responder) = pair(number);
-    table.install(worker, &initiator, &responder, owner(port), 1, NOW)
+    table.install(worker, &initiator, &responder, owner(interface), 1, NOW)
 }
 
 fn find(table: &FlowTable, key: &FlowKey) -> Option<FlowIndex> {
@@ -88,7 +94,7 @@ fn both_directions_name_each_other_until_they_are_removed() {
     // From either side.
     table.remove(&mut worker, back);
     assert_eq!((find(&table, &initiator.key), find(&table, &responder.key)), (None, None));
-    assert_eq!((table.len(), table.port_share(Some(PortId(0)))), (0, PortShare::default()));
+    assert_eq!((table.len(), table.share_of(owner(0))), (0, FlowShare::default()));
 }
 
 #[test]
@@ -105,23 +111,24 @@ fn one_way_back_serves_one_connection() {
 }
 
 #[test]
-fn bounds_hold_per_port_and_for_the_table() {
-    let config = FlowConfig { connections_per_port: 3, unreplied_per_port: 2, ..FlowConfig::default() };
+fn bounds_hold_per_interface_and_for_the_table() {
+    let config =
+        FlowConfig { connections_per_interface: 3, unreplied_per_interface: 2, ..FlowConfig::default() };
     let limited = table(slots(64), config);
     let mut worker = WorkerFlows::new();
     assert_eq!(install(&limited, &mut worker, 1, 7), Installed::New);
     assert_eq!(install(&limited, &mut worker, 2, 7), Installed::New);
     assert_eq!(install(&limited, &mut worker, 3, 7), Installed::UnrepliedLimit);
-    assert_eq!(install(&limited, &mut worker, 3, 8), Installed::New, "another port is not hurt");
+    assert_eq!(install(&limited, &mut worker, 3, 8), Installed::New, "another interface is not hurt");
     let answered = limited.slot(find(&limited, &pair(1).1.key).unwrap());
     answered.add_seen(Seen::first(None));
     limited.replied(answered);
     assert_eq!(install(&limited, &mut worker, 4, 7), Installed::New);
-    assert_eq!(limited.port_share(Some(PortId(7))), PortShare { connections: 3, unreplied: 2 });
+    assert_eq!(limited.share_of(owner(7)), FlowShare { connections: 3, unreplied: 2 });
     let second = limited.slot(find(&limited, &pair(2).1.key).unwrap());
     second.add_seen(Seen::first(None));
     limited.replied(second);
-    assert_eq!(install(&limited, &mut worker, 5, 7), Installed::PortLimit);
+    assert_eq!(install(&limited, &mut worker, 5, 7), Installed::InterfaceLimit);
 
     let small = table(slots(8), FlowConfig::default());
     let mut worker = WorkerFlows::new();
@@ -141,11 +148,11 @@ fn idle_flows_go_and_their_slots_are_used_again() {
             let outcome = table.install(&mut worker, &initiator, &responder, owner(0), 1, now);
             assert_eq!(outcome, Installed::New, "round {round}");
         }
-        table.age(&mut worker, 0, 1, now.plus_millis(29_000), &quiescence);
+        table.age(&mut worker, now.plus_millis(29_000), &quiescence);
         assert_eq!(table.len(), 8, "not yet");
-        table.age(&mut worker, 0, 1, now.plus_millis(31_000), &quiescence);
+        table.age(&mut worker, now.plus_millis(31_000), &quiescence);
         assert_eq!(table.len(), 0, "after the time for what nobody answered");
-        table.age(&mut worker, 0, 1, now.plus_millis(32_000), &quiescence);
+        table.age(&mut worker, now.plus_millis(32_000), &quiescence);
     }
 }
 
@@ -158,11 +165,11 @@ fn a_removed_slot_is_not_used_again_while_a_worker_may_look_at_it() {
     install(&table, &mut worker, 1, 0);
     table.remove(&mut worker, find(&table, &key(1)).unwrap());
     for _ in 0..3 {
-        table.age(&mut worker, 0, 2, NOW, &quiescence);
+        table.age(&mut worker, NOW, &quiescence);
     }
     assert_eq!(install(&table, &mut worker, 2, 0), Installed::Full, "worker 1 is still in its burst");
     quiescence.enter(1);
-    table.age(&mut worker, 0, 2, NOW, &quiescence);
+    table.age(&mut worker, NOW, &quiescence);
     assert_eq!(install(&table, &mut worker, 2, 0), Installed::New);
 }
 
@@ -189,13 +196,13 @@ fn a_successor_takes_up_whole_pairs_and_frees_the_rest() {
     ahead.set_control(Control { reverse: FlowIndex(9999), ..ahead.control() });
     drop(before);
 
-    let (after, recovered) = FlowTable::recover(memory, FlowConfig::default(), NOW);
+    let (after, recovered) = recover(memory, FlowConfig::default());
     // 0 was whole; of 2 the pair was in force with its initiator.
     assert_eq!(recovered, Recovered { connections: 2, discarded: 6 });
     for (number, expected) in [(0, true), (1, false), (2, true), (3, false), (4, false), (5, false)] {
         assert_eq!(find(&after, &key(number)).is_some(), expected, "connection {number}");
     }
-    assert_eq!(after.port_share(Some(PortId(0))), PortShare { connections: 2, unreplied: 2 });
+    assert_eq!(after.share_of(owner(0)), FlowShare { connections: 2, unreplied: 2 });
     // Every freed slot is to be had again.
     let mut worker = WorkerFlows::new();
     let installed = (100..).take_while(|number| install(&after, &mut worker, *number, 0) == Installed::New);
@@ -209,7 +216,7 @@ fn workers_that_race_for_one_connection_agree() {
         let table = Arc::clone(&table);
         move || {
             let mut worker = WorkerFlows::new();
-            let installed = |number: &u32| install(&table, &mut worker, *number, id as u16) == Installed::New;
+            let installed = |number: &u32| install(&table, &mut worker, *number, id) == Installed::New;
             (0..4000).filter(installed).count()
         }
     };
@@ -220,5 +227,28 @@ fn workers_that_race_for_one_connection_agree() {
     for number in 0..4000 {
         let index = find(&table, &key(number)).unwrap();
         assert_eq!(table.slot(table.slot(index).reverse()).reverse(), index);
+    }
+}
+
+#[test]
+fn an_answer_that_races_with_the_end_is_counted_once() {
+    let table = Arc::new(table(slots(64), FlowConfig::default()));
+    let mut worker = WorkerFlows::new();
+    let quiescence = Quiescence::new(1);
+    for _ in 0..2000 {
+        assert_eq!(install(&table, &mut worker, 1, 0), Installed::New);
+        let back = table.slot(find(&table, &pair(1).1.key).unwrap());
+        let answers = {
+            let table = Arc::clone(&table);
+            std::thread::spawn(move || {
+                if back.add_seen(Seen::first(None)) == Seen::default() {
+                    table.replied(back);
+                }
+            })
+        };
+        table.remove(&mut worker, find(&table, &key(1)).unwrap());
+        answers.join().unwrap();
+        assert_eq!(table.share_of(owner(0)), FlowShare::default());
+        table.age(&mut worker, NOW, &quiescence);
     }
 }

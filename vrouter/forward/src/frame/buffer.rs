@@ -21,12 +21,12 @@ pub struct Frame {
     pub ingress: Ingress,
     /// Where it leaves; `None`: it does not.
     pub egress: Option<Egress>,
-    pub(crate) standing: Standing,
+    pub(crate) counted_as: CountedAs,
 }
 
 /// How a frame is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum CountedAs {
     /// As a frame that was received.
     Received,
     /// As a packet that the router made itself, or cut from a received one.
@@ -43,7 +43,7 @@ impl Frame {
             offload: Offload::default(),
             ingress: Ingress::Port(PortId(0)),
             egress: None,
-            standing: Standing::Received,
+            counted_as: CountedAs::Received,
         }
     }
 
@@ -82,7 +82,7 @@ impl Frame {
         self.end = HEADROOM;
         self.offload = Offload::default();
         self.egress = None;
-        self.standing = Standing::Received;
+        self.counted_as = CountedAs::Received;
     }
 
     /// The whole room behind the headroom, to be read into; then [`Frame::set_len`] says how much was read. With
@@ -164,6 +164,6 @@ impl Frame {
         self.offload = other.offload;
         self.ingress = other.ingress;
         self.egress = other.egress;
-        self.standing = other.standing;
+        self.counted_as = other.counted_as;
     }
 }

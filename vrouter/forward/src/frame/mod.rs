@@ -4,7 +4,7 @@
 mod buffer;
 mod offload;
 
-pub(crate) use buffer::Standing;
+pub(crate) use buffer::CountedAs;
 pub use buffer::{Frame, HEADROOM, MAX_FRAME};
 pub use offload::{Checksum, Offload, SegmentKind, Segmentation};
 

@@ -1,16 +1,14 @@
 //! The checksums of IP, TCP and UDP.
 
 use vrouter_arch::checksum::{add, sum};
+use vrouter_objects::IpProtocol;
 
-use super::layout::{IPV6_LEN, Layout};
+use super::layout::{IPV4_CHECKSUM, IPV6_LEN, Layout, UDP_CHECKSUM};
 use crate::address::Family;
+use crate::checksum::{self, header_checksum, udp_checksum};
 use crate::frame::{Checksum, Frame, SegmentKind};
 use crate::parse::{read_u16, write_u16};
-
-/// Where a UDP header has its checksum; nowhere else does zero mean that there is none.
-const UDP_CHECKSUM_OFFSET: u16 = 6;
-
-const IPV4_CHECKSUM: usize = 10;
+use crate::rewrite::address_fields;
 
 /// Completes a partial checksum in place; other frames stay as they are.
 ///
@@ -24,15 +22,12 @@ pub fn finish_checksum(frame: &mut Frame) {
     }
     let Some(covered) = frame.bytes_mut().get_mut(usize::from(start)..) else { return };
     let checksum = !sum(covered);
-    let checksum = if offset == UDP_CHECKSUM_OFFSET { udp_checksum(checksum) } else { checksum };
-    let Some(field) = covered.get_mut(usize::from(offset)..usize::from(offset) + 2) else { return };
+    let offset = usize::from(offset);
+    // Only UDP's checksum lies there, and only to UDP zero means that there is none.
+    let checksum = if offset == UDP_CHECKSUM { udp_checksum(checksum) } else { checksum };
+    let Some(field) = covered.get_mut(offset..offset + 2) else { return };
     field.copy_from_slice(&checksum.to_be_bytes());
     frame.offload.checksum = Checksum::Valid;
-}
-
-/// A computed UDP checksum as it is sent: zero would say that there is none (RFC 768).
-pub(super) const fn udp_checksum(checksum: u16) -> u16 {
-    if checksum == 0 { 0xffff } else { checksum }
 }
 
 /// Whether the packet's transport checksum is right. A UDP checksum of zero is not: there is none.
@@ -45,19 +40,15 @@ pub fn has_valid_checksum(frame: &[u8], layout: &Layout) -> bool {
     add(pseudo_header_sum(frame, layout, covered.len()), sum(covered)) == 0xffff
 }
 
-/// The sum over the pseudo-header of a packet with these addresses and this many bytes of transport header and
-/// payload.
+/// The sum over the pseudo-header of a packet with these headers and this many bytes of transport header and payload.
 pub(super) fn pseudo_header_sum(headers: &[u8], layout: &Layout, transport_len: usize) -> u16 {
-    let addresses = match layout.family() {
-        Family::V4 => &headers[layout.network() + 12..layout.network() + 20],
-        Family::V6 => &headers[layout.network() + 8..layout.network() + 40],
-    };
+    let (source_at, destination_at, len) = address_fields(layout.family());
+    let address = |at: usize| &headers[layout.network() + at..layout.network() + at + len];
     let protocol = match layout.kind() {
-        SegmentKind::Tcp => 6,
-        SegmentKind::Udp => 17,
+        SegmentKind::Tcp => IpProtocol::TCP,
+        SegmentKind::Udp => IpProtocol::UDP,
     };
-    // An IP packet has less than 64 KiB, so the upper half of IPv6's 32-bit length is zero.
-    add(sum(addresses), add(protocol, transport_len as u16))
+    checksum::pseudo_header_sum(address(source_at), address(destination_at), protocol.0, transport_len)
 }
 
 /// Whether the IP header's own checksum is right; IPv6 has none.
@@ -76,7 +67,7 @@ pub(super) fn write_ip_length(headers: &mut [u8], layout: &Layout, transport_len
         Family::V4 => {
             write_u16(headers, network + 2, (layout.transport() - network + transport_len) as u16);
             write_u16(headers, network + IPV4_CHECKSUM, 0);
-            let checksum = !sum(&headers[network..layout.transport()]);
+            let checksum = header_checksum(&headers[network..layout.transport()]);
             write_u16(headers, network + IPV4_CHECKSUM, checksum);
         }
         Family::V6 => {

@@ -8,20 +8,14 @@ use std::num::NonZeroU16;
 use std::ops::Range;
 
 use super::checksum::{has_valid_checksum, has_valid_ip_header, pseudo_header_sum, write_ip_length};
-use super::layout::{ETHERNET_LEN, Layout};
+use super::layout::{ETHERNET_LEN, IPV4_FLAGS, IPV4_ID, Layout, TCP_FLAGS, TCP_SEQUENCE, UDP_LENGTH};
 use super::{MAX_GATHERED, MAX_SEGMENTS};
 use crate::address::Family;
 use crate::frame::{Checksum, Offload, SegmentKind, Segmentation};
-use crate::parse::{read_u16, read_u32, write_u16};
+use crate::parse::{TcpFlags, read_u16, read_u32, write_u16};
 
-const TCP_ACK: u8 = 0x10;
-const TCP_PSH: u8 = 0x08;
-const TCP_SEQUENCE: usize = 4;
-const TCP_FLAGS: usize = 13;
-const UDP_LENGTH: usize = 4;
-const IPV4_ID: usize = 4;
-const IPV4_FLAGS: usize = 6;
-const IPV4_DONT_FRAGMENT: u8 = 0x40;
+/// The bit of an IPv4 header's flags that forbids to fragment it.
+const DONT_FRAGMENT: u8 = 0x40;
 
 /// A run of packets that can become one super-frame.
 #[derive(Debug, Clone)]
@@ -108,7 +102,7 @@ impl Run {
         let transport = self.layout.transport();
         let transport_len = self.header_len() - transport + self.payload_len;
         match self.layout.kind() {
-            SegmentKind::Tcp if self.is_pushed => headers[transport + TCP_FLAGS] |= TCP_PSH,
+            SegmentKind::Tcp if self.is_pushed => headers[transport + TCP_FLAGS] |= TcpFlags::PSH,
             SegmentKind::Tcp => {}
             SegmentKind::Udp => write_u16(headers, transport + UDP_LENGTH, transport_len as u16),
         }
@@ -164,7 +158,7 @@ impl Run {
         }
         let field = self.layout.network() + IPV4_ID;
         let distance = read_u16(next, field).wrapping_sub(read_u16(first, field));
-        let may_stay = first[self.layout.network() + IPV4_FLAGS] & IPV4_DONT_FRAGMENT != 0;
+        let may_stay = first[self.layout.network() + IPV4_FLAGS] & DONT_FRAGMENT != 0;
         let step = match distance {
             0 if may_stay => 0,
             _ if usize::from(distance) == self.count => 1,
@@ -190,7 +184,7 @@ fn gatherable(frame: &[u8], offload: &Offload) -> Option<Layout> {
     let layout = Layout::of(frame)?;
     let transport = layout.transport();
     let is_ordinary = match layout.kind() {
-        SegmentKind::Tcp => frame[transport + TCP_FLAGS] & !TCP_PSH == TCP_ACK,
+        SegmentKind::Tcp => frame[transport + TCP_FLAGS] & !TcpFlags::PSH == TcpFlags::ACK,
         SegmentKind::Udp => {
             let has_checksum = read_u16(frame, transport + layout.checksum_offset()) != 0;
             let length = usize::from(read_u16(frame, transport + UDP_LENGTH));
@@ -202,7 +196,7 @@ fn gatherable(frame: &[u8], offload: &Offload) -> Option<Layout> {
 }
 
 fn is_pushed(frame: &[u8], layout: &Layout) -> bool {
-    layout.kind() == SegmentKind::Tcp && frame[layout.transport() + TCP_FLAGS] & TCP_PSH != 0
+    layout.kind() == SegmentKind::Tcp && frame[layout.transport() + TCP_FLAGS] & TcpFlags::PSH != 0
 }
 
 #[cfg(test)]

@@ -2,21 +2,17 @@
 
 use vrouter_arch::checksum::{add, sum};
 
-use super::checksum::{pseudo_header_sum, udp_checksum, write_ip_length};
-use super::layout::Layout;
+use super::checksum::{pseudo_header_sum, write_ip_length};
+use super::layout::{IPV4_ID, Layout, TCP_FLAGS, TCP_SEQUENCE, UDP_LENGTH};
 use crate::address::Family;
+use crate::checksum::udp_checksum;
 use crate::frame::{Checksum, Frame, Offload, SegmentKind, Segmentation};
-use crate::parse::{read_u16, read_u32, write_u16, write_u32};
+use crate::parse::{TcpFlags, read_u16, read_u32, write_u16, write_u32};
 
-/// TCP flags that only the last segment has: FIN and PSH.
-const LAST_ONLY: u8 = 0x01 | 0x08;
-/// The TCP flag that only the first segment has: CWR.
-const FIRST_ONLY: u8 = 0x80;
-
-const TCP_SEQUENCE: usize = 4;
-const TCP_FLAGS: usize = 13;
-const UDP_LENGTH: usize = 4;
-const IPV4_ID: usize = 4;
+/// TCP flags that only the last segment has.
+const LAST_ONLY: u8 = TcpFlags::FIN | TcpFlags::PSH;
+/// The TCP flag that only the first segment has.
+const FIRST_ONLY: u8 = TcpFlags::CWR;
 
 /// What becomes of each segment's checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,11 +58,6 @@ impl Cut {
     /// How long the frames of its packets are; the last may be shorter.
     pub fn frame_len(&self) -> usize {
         self.header_len() + self.size.min(self.layout.payload_len())
-    }
-
-    /// How long its longest packet is from the IP header on: what is compared with a link's MTU.
-    pub fn packet_len(&self) -> usize {
-        self.frame_len() - self.layout.network()
     }
 
     /// The payload of packet `index`.

@@ -17,9 +17,19 @@ pub struct Layout {
 }
 
 pub(super) const ETHERNET_LEN: usize = 14;
-pub(super) const IPV4_LEN: usize = 20;
+const IPV4_LEN: usize = 20;
 pub(super) const IPV6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
+
+// Where the fields lie, from the start of their header, that differ between the packets of a super-frame.
+pub(super) const IPV4_ID: usize = 4;
+pub(super) const IPV4_FLAGS: usize = 6;
+pub(super) const IPV4_CHECKSUM: usize = 10;
+pub(super) const TCP_SEQUENCE: usize = 4;
+pub(super) const TCP_FLAGS: usize = 13;
+const TCP_CHECKSUM: usize = 16;
+pub(super) const UDP_LENGTH: usize = 4;
+pub(super) const UDP_CHECKSUM: usize = 6;
 
 impl Layout {
     /// The layout of this frame's packet. `None` if it is not a well-formed, unfragmented TCP or UDP packet.
@@ -85,8 +95,8 @@ impl Layout {
     /// Where the checksum lies within the transport header.
     pub const fn checksum_offset(&self) -> usize {
         match self.kind {
-            SegmentKind::Tcp => 16,
-            SegmentKind::Udp => 6,
+            SegmentKind::Tcp => TCP_CHECKSUM,
+            SegmentKind::Udp => UDP_CHECKSUM,
         }
     }
 

@@ -8,7 +8,8 @@ pub(super) const IPV4: u16 = 0x0800;
 pub(super) const ARP: u16 = 0x0806;
 pub(super) const IPV6: u16 = 0x86dd;
 const VLAN: u16 = 0x8100;
-const HEADER_LEN: usize = 14;
+/// Bytes of an Ethernet header without a tag.
+pub(crate) const HEADER_LEN: usize = 14;
 const TAG_LEN: usize = 4;
 
 /// The EtherType and where its packet begins. A priority tag (VLAN 0) is passed over; there are no VLANs in a

@@ -8,6 +8,7 @@ use crate::address::{Address, Family};
 const MIN_HEADER: usize = 20;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
+const MAX_DATAGRAM: usize = 65_535;
 
 pub(super) fn parse(frame: &[u8], ip: usize) -> Result<Packet, DropReason> {
     let header = frame.get(ip..ip + MIN_HEADER).ok_or(DropReason::PacketTruncated)?;
@@ -22,6 +23,10 @@ pub(super) fn parse(frame: &[u8], ip: usize) -> Result<Packet, DropReason> {
     let source = Address::v4([header[12], header[13], header[14], header[15]]);
     let destination = Address::v4([header[16], header[17], header[18], header[19]]);
     check_addresses(source, destination)?;
+    // What no datagram can have: a fragment that ends behind the largest (the "ping of death").
+    if usize::from(read_u16(header, 6) & OFFSET_MASK) * 8 + total_len - header_len > MAX_DATAGRAM {
+        return Err(DropReason::InvalidIpv4);
+    }
     let protocol = IpProtocol(header[9]);
     let fragment = fragment(read_u16(header, 6), read_u16(header, 4));
     let payload = &frame[ip + header_len..ip + total_len];

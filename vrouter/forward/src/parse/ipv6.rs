@@ -8,6 +8,7 @@ use crate::address::{Address, Family};
 const HEADER_LEN: usize = 40;
 /// Nobody sends more; a chain without end costs time.
 const MAX_EXTENSIONS: usize = 8;
+const MAX_DATAGRAM: usize = 65_535;
 
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
@@ -98,6 +99,11 @@ impl Chain {
             if next == FRAGMENT {
                 fragment_headers += 1;
                 if fragment_headers > 1 {
+                    return Err(DropReason::InvalidExtension);
+                }
+                // What no datagram can have: a fragment that ends behind the largest.
+                let offset = usize::from(read_u16(extension, 2) & !7);
+                if offset + packet.len().saturating_sub(chain.transport) > MAX_DATAGRAM {
                     return Err(DropReason::InvalidExtension);
                 }
                 chain.fragment = fragment(extension);

@@ -53,8 +53,12 @@ impl TcpFlags {
     pub const SYN: u8 = 0x02;
     /// Reset the connection.
     pub const RST: u8 = 0x04;
+    /// The receiver's application is to have the data at once.
+    pub const PSH: u8 = 0x08;
     /// The acknowledgement field counts.
     pub const ACK: u8 = 0x10;
+    /// Congestion window reduced (RFC 3168).
+    pub const CWR: u8 = 0x80;
 
     /// Whether any of these bits is set.
     pub const fn any(self, bits: u8) -> bool {

@@ -8,11 +8,11 @@ use crate::address::{Address, Family};
 use crate::checksum::{header_checksum, transport_checksum};
 use crate::frame::{Egress, Frame, Ingress, Offload};
 use crate::parse::{
-    Fragment, IcmpKind, IcmpTypes, Packet, TcpFlags, Transport, read_u32, write_u16, write_u32,
+    ETHERNET_HEADER, Fragment, IcmpKind, IcmpTypes, Packet, TcpFlags, Transport, read_u32, write_u16,
+    write_u32,
 };
 use crate::rewrite::address_fields;
 
-const ETHERNET: usize = 14;
 const ICMP_HEADER: usize = 8;
 /// A fresh packet's TTL or hop limit.
 const HOPS: u8 = 64;
@@ -26,7 +26,7 @@ pub(super) fn refuse(
     packet: &Packet,
     reason: DropReason,
 ) -> Outcome {
-    if !may_answer(packet) || !worker.answers.allow(context.now) {
+    if !may_answer(packet) || !worker.answers.allow(frame.ingress, context.now) {
         return Outcome::Drop(reason);
     }
     if matches!(packet.header, Transport::Tcp { flags, .. } if flags.any(TcpFlags::RST)) {
@@ -34,13 +34,13 @@ pub(super) fn refuse(
     }
     // What follows overwrites the packet.
     worker.sample_drop(context, frame, reason);
-    match packet.header {
+    let made = match packet.header {
         Transport::Tcp { flags, header_len, .. } if packet.fragment == Fragment::Whole => {
-            reset(frame, packet, flags, header_len.into());
+            reset(frame, packet, flags, header_len.into())
         }
         _ => icmp(frame, packet, IcmpTypes::of(packet.family).port_unreachable, 0, packet.destination),
-    }
-    send_back(context, frame, packet.family)
+    };
+    made.and_then(|()| send_back(context, frame, packet.family))
         .map_or(Outcome::Drop(reason), |egress| Outcome::Refuse(reason, egress))
 }
 
@@ -88,12 +88,14 @@ fn from_gateway(
     reason: DropReason,
 ) -> Outcome {
     let gateway = arrival_gateway(context, frame, packet);
-    let Some(gateway) = gateway.filter(|_| may_answer(packet) && worker.answers.allow(context.now)) else {
+    let Some(gateway) =
+        gateway.filter(|_| may_answer(packet) && worker.answers.allow(frame.ingress, context.now))
+    else {
         return Outcome::Drop(reason);
     };
     worker.sample_drop(context, frame, reason);
-    icmp(frame, packet, code, parameter, gateway);
-    send_back(context, frame, packet.family)
+    icmp(frame, packet, code, parameter, gateway)
+        .and_then(|()| send_back(context, frame, packet.family))
         .map_or(Outcome::Drop(reason), |egress| Outcome::Refuse(reason, egress))
 }
 
@@ -117,7 +119,7 @@ fn may_answer(packet: &Packet) -> bool {
 }
 
 /// Turns the frame into a reset of its connection (RFC 9293 section 3.10.7.1).
-fn reset(frame: &mut Frame, packet: &Packet, flags: TcpFlags, header_len: usize) {
+fn reset(frame: &mut Frame, packet: &Packet, flags: TcpFlags, header_len: usize) -> Option<()> {
     let transport = usize::from(packet.transport);
     let data = packet.end as usize - transport - header_len;
     let bytes = frame.bytes();
@@ -135,11 +137,17 @@ fn reset(frame: &mut Frame, packet: &Packet, flags: TcpFlags, header_len: usize)
         header[13] = TcpFlags::RST | TcpFlags::ACK;
     }
     header[12] = 5 << 4;
-    replace(frame, packet, packet.destination, IpProtocol::TCP, 16, &header);
+    replace(frame, packet, packet.destination, IpProtocol::TCP, 16, &header)
 }
 
 /// Turns the frame into an ICMP error about its packet.
-fn icmp(frame: &mut Frame, packet: &Packet, (kind, code): (u8, u8), parameter: u32, from: Address) {
+fn icmp(
+    frame: &mut Frame,
+    packet: &Packet,
+    (kind, code): (u8, u8),
+    parameter: u32,
+    from: Address,
+) -> Option<()> {
     // As much of the packet as keeps the error small (RFC 1812 section 4.3.2.3, RFC 4443 section 3.1).
     let limit = match packet.family {
         Family::V4 => 576 - 20 - ICMP_HEADER,
@@ -156,11 +164,11 @@ fn icmp(frame: &mut Frame, packet: &Packet, (kind, code): (u8, u8), parameter: u
         Family::V4 => IpProtocol::ICMP,
         Family::V6 => IpProtocol::ICMPV6,
     };
-    replace(frame, packet, from, protocol, 2, &message[..len]);
+    replace(frame, packet, from, protocol, 2, &message[..len])
 }
 
 /// Makes the frame a packet from `from` to the sender of `packet`, with this transport contents, whose checksum is
-/// put in at `field`.
+/// put in at `field`. `None`: the frame's buffer has no room for it.
 fn replace(
     frame: &mut Frame,
     packet: &Packet,
@@ -168,21 +176,17 @@ fn replace(
     protocol: IpProtocol,
     field: usize,
     contents: &[u8],
-) {
+) -> Option<()> {
     trim_to_packet(frame, packet);
     let to = packet.source;
     let (source_at, destination_at, len) = address_fields(packet.family);
     let header_len = if packet.family == Family::V4 { 20 } else { 40 };
-    let total = ETHERNET + header_len + contents.len();
+    let total = ETHERNET_HEADER + header_len + contents.len();
     frame.truncate(total);
-    let missing = total - frame.len();
-    if frame.extend(missing).is_none() {
-        // A frame without room to tell anything: the caller's buffers are all larger.
-        return;
-    }
+    frame.extend(total - frame.len())?;
     frame.offload = Offload::default();
     let bytes = frame.bytes_mut();
-    let header = &mut bytes[ETHERNET..ETHERNET + header_len];
+    let header = &mut bytes[ETHERNET_HEADER..ETHERNET_HEADER + header_len];
     header.fill(0);
     match packet.family {
         Family::V4 => {
@@ -204,7 +208,7 @@ fn replace(
             header[destination_at..destination_at + len].copy_from_slice(&to.v6_octets());
         }
     }
-    let (header, body) = bytes[ETHERNET..].split_at_mut(header_len);
+    let (header, body) = bytes[ETHERNET_HEADER..].split_at_mut(header_len);
     body.copy_from_slice(contents);
     let checksum = if protocol == IpProtocol::ICMP {
         header_checksum(body)
@@ -214,6 +218,7 @@ fn replace(
         transport_checksum(source, destination, protocol.0, body)
     };
     write_u16(body, field, checksum);
+    Some(())
 }
 
 /// Addresses a frame to where it came from, and says by what it leaves.

@@ -1,9 +1,9 @@
 //! The third stage: whose packet it is, and whether it may be.
 
-use vrouter_objects::{DropReason, MacAddress, VrfId};
+use vrouter_objects::{DropReason, MacAddress, VmiId, VrfId};
 
 use super::Context;
-use crate::flow::{FlowKey, Origin, Owner};
+use crate::flow::{FlowKey, Origin};
 use crate::frame::{Frame, Ingress, PortId};
 use crate::parse::{Packet, Parsed, parse};
 use crate::tables::PortEntry;
@@ -13,7 +13,8 @@ use crate::tables::PortEntry;
 pub(super) struct Arrival {
     pub(super) vrf: VrfId,
     pub(super) origin: Origin,
-    pub(super) owner: Owner,
+    /// The interface it came from; `None`: it came out of a tunnel.
+    pub(super) vmi: Option<VmiId>,
 }
 
 /// An IP packet whose sender is established, with what its flow is called.
@@ -74,8 +75,7 @@ fn from_port(context: Context<'_>, frame: &Frame, port: PortId) -> Result<(Parse
     if let Parsed::Ip(packet) = &parsed {
         check_source(packet, entry)?;
     }
-    let owner = Owner { port, vmi: Some(entry.vmi) };
-    Ok((parsed, Arrival { vrf: entry.vrf, origin: Origin::Cluster, owner }))
+    Ok((parsed, Arrival { vrf: entry.vrf, origin: Origin::Cluster, vmi: Some(entry.vmi) }))
 }
 
 /// The source MAC must be the interface's; the destination its gateway's, or a group's.
@@ -121,8 +121,7 @@ fn from_tunnel(context: Context<'_>, frame: &Frame) -> Result<(Parsed, Arrival),
         Parsed::Ip(packet) if !packet.source.is_unicast() => return Err(DropReason::InvalidAddress),
         Parsed::Ip(_) => {}
     }
-    let owner = Owner { port: PortId(0), vmi: None };
-    Ok((parsed, Arrival { vrf, origin: Origin::Cluster, owner }))
+    Ok((parsed, Arrival { vrf, origin: Origin::Cluster, vmi: None }))
 }
 
 /// The MAC address at this offset of a frame that is long enough.

@@ -6,13 +6,12 @@ use super::{Context, Outcome, Worker, answer, spare_frame};
 use crate::address::Family;
 use crate::checksum::header_checksum;
 use crate::flow::{Actions, PackedNextHop, Slot, tenths};
-use crate::frame::{Checksum, Egress, Frame, Ingress, Standing};
+use crate::frame::{Checksum, CountedAs, Egress, Frame, Ingress};
 use crate::offload::finish_checksum;
-use crate::parse::{Fragment, Packet, Transport, read_u16, write_u16};
+use crate::parse::{ETHERNET_HEADER, Fragment, Packet, Transport, read_u16, write_u16};
 use crate::rewrite::{self, Endpoint, Translation};
 use crate::tables::{PortEntry, RouterEntry};
 
-const ETHERNET: usize = 14;
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 
@@ -177,6 +176,7 @@ impl Worker {
         entropy: u32,
         spare: &mut Vec<Frame>,
     ) -> Outcome {
+        frame.truncate(packet.end as usize);
         finish_checksum(frame);
         let header_len = packet.ip_header_len();
         let piece_len = (exit.mtu().saturating_sub(header_len)) & !7;
@@ -190,20 +190,21 @@ impl Worker {
             let piece_end = (start + piece_len).min(end);
             let mut piece = spare_frame(spare);
             piece.ingress = frame.ingress;
-            piece.set_len(ETHERNET + header_len + piece_end - start);
+            piece.set_len(ETHERNET_HEADER + header_len + piece_end - start);
             let bytes = piece.bytes_mut();
-            bytes[ETHERNET..ETHERNET + header_len].copy_from_slice(&frame.bytes()[ip..payload_start]);
-            bytes[ETHERNET + header_len..].copy_from_slice(&frame.bytes()[start..piece_end]);
+            bytes[ETHERNET_HEADER..ETHERNET_HEADER + header_len]
+                .copy_from_slice(&frame.bytes()[ip..payload_start]);
+            bytes[ETHERNET_HEADER + header_len..].copy_from_slice(&frame.bytes()[start..piece_end]);
             let more = if piece_end < end { MORE_FRAGMENTS } else { old & MORE_FRAGMENTS };
             let offset = (old & 0x1fff) + (number * piece_len / 8) as u16;
             let total = (header_len + piece_end - start) as u16;
-            write_u16(bytes, ETHERNET + 2, total);
-            write_u16(bytes, ETHERNET + 6, more | offset);
-            write_u16(bytes, ETHERNET + 10, 0);
-            let checksum = header_checksum(&bytes[ETHERNET..ETHERNET + header_len]);
-            write_u16(bytes, ETHERNET + 10, checksum);
+            write_u16(bytes, ETHERNET_HEADER + 2, total);
+            write_u16(bytes, ETHERNET_HEADER + 6, more | offset);
+            write_u16(bytes, ETHERNET_HEADER + 10, 0);
+            let checksum = header_checksum(&bytes[ETHERNET_HEADER..ETHERNET_HEADER + header_len]);
+            write_u16(bytes, ETHERNET_HEADER + 10, checksum);
             write_macs(bytes, exit, Family::V4);
-            piece.standing = Standing::Made;
+            piece.counted_as = CountedAs::Made;
             piece.egress = Some(exit.egress(entropy));
             self.count_piece(&piece);
             self.made.push(piece);
@@ -276,7 +277,7 @@ fn write_link_header(frame: &mut Frame, packet: &Packet, exit: Exit<'_>) {
 /// Leaves 14 bytes before the IP packet, and nothing behind it.
 pub(super) fn trim_to_packet(frame: &mut Frame, packet: &Packet) {
     frame.truncate(packet.end as usize);
-    let tag = usize::from(packet.ip) - ETHERNET;
+    let tag = usize::from(packet.ip) - ETHERNET_HEADER;
     if tag > 0 {
         frame.take_front(tag);
         if let Checksum::Partial { start, offset } = frame.offload.checksum {

@@ -26,6 +26,10 @@ pub(super) fn relay(
         Ok(quoted) => quoted,
         Err(reason) => return Outcome::Drop(reason),
     };
+    // It must go to whoever sent what it quotes, or it would be a way into others' flows.
+    if packet.destination != quoted.source {
+        return Outcome::Drop(DropReason::IcmpUnrelated);
+    }
     // The quoted packet went out by one direction of a flow; the error comes in like a packet of the other.
     let key = FlowKey {
         vrf: arrival.vrf,

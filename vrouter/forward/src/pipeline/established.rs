@@ -2,18 +2,19 @@
 
 use vrouter_objects::{DropReason, IpProtocol, NextHop};
 
-use super::classify::{Arrival, Arrived, flow_key};
+use super::classify::{Arrival, Arrived, flow_key, stage};
 use super::fragments::Reassociated;
+use super::local::Service;
 use super::resolve::{Located, choose_part, locate, packed_next_hop};
 use super::{Context, Outcome, Worker, answer, error, local, neighbour, spare_frame};
-use crate::flow::{Actions, ConnectionState, Direction, FlowIndex, FlowKey, PackedNextHop, Slot};
+use crate::flow::{Actions, ConnectionState, Direction, FlowIndex, FlowKey, PackedNextHop, Seen, Slot};
 use crate::frame::Frame;
 use crate::observer::Observer;
 use crate::parse::{Fragment, IcmpKind, Packet, TcpFlags, Transport};
 use crate::tables::{PoolState, Vrf};
 
 /// Whether a flow may go on as it was decided.
-enum Standing {
+enum Verdict {
     /// It may.
     Valid,
     /// Its decision is void; this packet may decide anew.
@@ -120,8 +121,7 @@ impl Worker {
             let mut frame = spare_frame(spare);
             frame.copy_from(&follower);
             self.counters().held.sub(1);
-            let shared = std::sync::Arc::clone(&self.shared);
-            let staged = super::classify::stage(context, &frame, |key| shared.flows.hash(key));
+            let staged = stage(context, &frame, |key| self.shared.flows.hash(key));
             let outcome = self.decide(context, &mut frame, &staged, spare, observer);
             self.account(context, &mut frame, outcome, observer);
             self.made.push(frame);
@@ -138,10 +138,11 @@ impl Worker {
     ) -> Outcome {
         let Arrived { packet, arrival, key, hash } = arrived;
         let Some(index) = self.shared.flows.find(key, *hash) else {
-            if let Some(outcome) = local::serve(context, frame, packet, arrival) {
-                return outcome;
-            }
-            return self.resolve(context, frame, arrived, spare, observer);
+            return match local::serve(context, frame, packet, arrival) {
+                Service::Done(outcome) => outcome,
+                Service::Refuse => answer::refuse(self, context, frame, packet, DropReason::NoService),
+                Service::NotOurs => self.resolve(context, frame, arrived, spare, observer),
+            };
         };
         let slot = self.shared.flows.slot(index);
         let decision = slot.decision();
@@ -150,24 +151,22 @@ impl Worker {
         let opening = flags.is_some_and(TcpFlags::is_opening);
         if decision.epoch != context.snapshot.epoch().0 || opening {
             match self.revalidate(context, slot, key, flags) {
-                Standing::Valid => {}
-                Standing::Anew => {
+                Verdict::Valid => {}
+                Verdict::Anew => {
                     self.forget(index);
                     return self.resolve(context, frame, arrived, spare, observer);
                 }
-                Standing::MemberGone => {
+                Verdict::MemberGone => {
                     self.forget(index);
                     return answer::refuse(self, context, frame, packet, DropReason::MemberGone);
                 }
-                Standing::Void => {
+                Verdict::Void => {
                     self.forget(index);
                     return Outcome::Drop(DropReason::NoFlow);
                 }
             }
         }
-        if flags.is_none_or(|flags| flags.any(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST))
-            || !decision.seen.is_settled()
-        {
+        if !decision.seen.is_settled(flags) {
             if opening && self.is_over(slot) {
                 self.forget(index);
                 return self.resolve(context, frame, arrived, spare, observer);
@@ -179,8 +178,7 @@ impl Worker {
 
     /// Forgets a connection.
     pub(super) fn forget(&mut self, index: FlowIndex) {
-        let shared = std::sync::Arc::clone(&self.shared);
-        shared.flows.remove(&mut self.flows, index);
+        self.shared.flows.remove(&mut self.flows, index);
     }
 
     /// Whether a connection has ended, so that a SYN on its ports begins another.
@@ -196,8 +194,9 @@ impl Worker {
         if after == before {
             return;
         }
+        let direction = slot.direction();
         let before = slot.add_seen(after);
-        if before == crate::flow::Seen::default() && slot.direction() == Direction::Responder {
+        if before == Seen::default() && direction == Direction::Responder {
             flows.replied(slot);
         }
     }
@@ -205,7 +204,7 @@ impl Worker {
     /// Whether a flow that was found by other means than a packet of its own still holds.
     pub(super) fn is_in_force(&self, context: Context<'_>, slot: &Slot, key: &FlowKey) -> bool {
         slot.decision().epoch == context.snapshot.epoch().0
-            || matches!(self.revalidate(context, slot, key, None), Standing::Valid)
+            || matches!(self.revalidate(context, slot, key, None), Verdict::Valid)
     }
 
     /// Checks a flow against tables that are newer than its last check.
@@ -215,16 +214,16 @@ impl Worker {
         slot: &Slot,
         key: &FlowKey,
         flags: Option<TcpFlags>,
-    ) -> Standing {
+    ) -> Verdict {
         let flows = &self.shared.flows;
         let is_initiator = slot.direction() == Direction::Initiator;
         let initiator = if is_initiator { slot } else { flows.slot(slot.reverse()) };
-        let Some(initiator_key) = initiator.key() else { return Standing::Void };
-        let standing = revalidate_service(context, initiator, &initiator_key, slot.direction(), flags);
-        match standing {
-            Standing::Valid => {}
+        let Some(initiator_key) = initiator.key() else { return Verdict::Void };
+        let verdict = revalidate_service(context, initiator, &initiator_key, slot.direction(), flags);
+        match verdict {
+            Verdict::Valid => {}
             // The other side's packets cannot choose a member.
-            _ if !is_initiator => return Standing::Void,
+            _ if !is_initiator => return Verdict::Void,
             other => return other,
         }
         let destination = if slot.decision().actions.has(Actions::DESTINATION) {
@@ -232,20 +231,20 @@ impl Worker {
         } else {
             key.destination
         };
-        let Some(vrf) = slot.egress_vrf() else { return Standing::Void };
+        let Some(vrf) = slot.egress_vrf() else { return Verdict::Void };
         let next_hop = match locate(context.snapshot, vrf, destination) {
             Located::Hop { next_hop, .. } => packed_next_hop(next_hop, |parts| still_or_other(parts, slot)),
             // Whoever had the address is gone, and its node says so.
-            Located::Reject if !is_initiator => return Standing::Void,
+            Located::Reject if !is_initiator => return Verdict::Void,
             Located::Reject if initiator.service().is_some() => return member_gone(key.protocol, flags),
-            Located::Reject => return Standing::Anew,
+            Located::Reject => return Verdict::Anew,
             Located::Service(_) | Located::Nowhere(_) => PackedNextHop::Unreachable,
         };
         if next_hop != slot.next_hop() {
             slot.set_next_hop(next_hop);
         }
         slot.set_epoch(context.snapshot.epoch().0);
-        Standing::Valid
+        Verdict::Valid
     }
 }
 
@@ -257,31 +256,31 @@ fn revalidate_service(
     key: &FlowKey,
     direction: Direction,
     flags: Option<TcpFlags>,
-) -> Standing {
+) -> Verdict {
     let located = locate(context.snapshot, key.vrf, key.destination);
     let Some((fip_id, member)) = initiator.service() else {
         // What was a plain address may have become a service's.
         return match located {
-            Located::Service(_) => Standing::Anew,
-            _ => Standing::Valid,
+            Located::Service(_) => Verdict::Anew,
+            _ => Verdict::Valid,
         };
     };
     let fip = match located {
         Located::Service(fip) if fip.id == fip_id => fip,
-        _ => return Standing::Anew,
+        _ => return Verdict::Anew,
     };
     let opening = flags.is_some_and(TcpFlags::is_opening);
     if fip.generation.0 <= initiator.decision().epoch && !opening {
-        return Standing::Valid;
+        return Verdict::Valid;
     }
-    let Some(listener) = fip.listener(key.protocol, key.destination_port) else { return Standing::Anew };
+    let Some(listener) = fip.listener(key.protocol, key.destination_port) else { return Verdict::Anew };
     match listener.state_of(member) {
-        PoolState::Active => Standing::Valid,
-        PoolState::Draining if is_under_way(key.protocol, flags) => Standing::Valid,
-        PoolState::Draining if !listener.has_active() => Standing::Valid,
+        PoolState::Active => Verdict::Valid,
+        PoolState::Draining if is_under_way(key.protocol, flags) => Verdict::Valid,
+        PoolState::Draining if !listener.has_active() => Verdict::Valid,
         // What it still answers is on its way to who asked.
-        PoolState::Draining if direction == Direction::Responder => Standing::Valid,
-        PoolState::Draining => Standing::Anew,
+        PoolState::Draining if direction == Direction::Responder => Verdict::Valid,
+        PoolState::Draining => Verdict::Anew,
         PoolState::Gone => member_gone(key.protocol, flags),
     }
 }
@@ -292,8 +291,8 @@ fn is_under_way(protocol: IpProtocol, flags: Option<TcpFlags>) -> bool {
 }
 
 /// What a flow's next packet meets when its member is gone.
-fn member_gone(protocol: IpProtocol, flags: Option<TcpFlags>) -> Standing {
-    if is_under_way(protocol, flags) { Standing::MemberGone } else { Standing::Anew }
+fn member_gone(protocol: IpProtocol, flags: Option<TcpFlags>) -> Verdict {
+    if is_under_way(protocol, flags) { Verdict::MemberGone } else { Verdict::Anew }
 }
 
 /// A flow stays with its part of an ECMP route as long as there is that part.

@@ -4,22 +4,24 @@
 use std::collections::{HashMap, VecDeque};
 
 use foldhash::quality::FixedState;
-use vrouter_objects::{DropReason, IpProtocol, VmiId, VrfId};
+use vrouter_objects::{DropReason, IpProtocol, VrfId};
 
 use super::Outcome;
 use super::classify::Arrival;
 use crate::address::{Address, Family};
-use crate::frame::{Frame, Time};
+use crate::frame::{Frame, Ingress, Time};
 use crate::parse::Packet;
 
 /// Datagrams whose way one worker remembers. Beyond that the oldest is forgotten, whose fragments passed long ago.
 const MAX_DECIDED: usize = 4096;
 /// Datagrams of one sender that may wait for their first fragment.
-const MAX_WAITING_PER_SENDER: usize = 64;
-/// Fragments that may wait for one first fragment.
+const MAX_DATAGRAMS_PER_SENDER: usize = 64;
+/// Bytes of one sender that may wait: four of the largest datagrams.
+const MAX_BYTES_PER_SENDER: usize = 256 << 10;
+/// Fragments that may wait for one first fragment: the largest datagram on an Ethernet has 45.
 const MAX_HELD: usize = 64;
 /// Bytes that may wait in all, per worker.
-const MAX_HELD_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 16 << 20;
 /// How long later fragments wait for their first, in milliseconds.
 const HOLD: u64 = 2_000;
 /// How long a datagram's way is remembered, in milliseconds: as long as Linux tries to reassemble.
@@ -56,9 +58,16 @@ struct Remembered {
 /// Fragments that wait for their first.
 #[derive(Debug)]
 struct Waiting {
-    sender: Option<VmiId>,
+    sender: Ingress,
     frames: Vec<Frame>,
     until: Time,
+}
+
+/// What one sender has waiting.
+#[derive(Debug, Clone, Copy, Default)]
+struct Share {
+    datagrams: usize,
+    bytes: usize,
 }
 
 /// What becomes of a later fragment.
@@ -81,18 +90,25 @@ pub(super) enum Reassociated {
 pub(super) struct Fragments {
     decided: HashMap<Datagram, Remembered, FixedState>,
     /// The decided ones in the order in which they are forgotten.
-    order: VecDeque<(Datagram, Time)>,
+    decided_order: VecDeque<(Datagram, Time)>,
     waiting: HashMap<Datagram, Waiting, FixedState>,
-    held_bytes: usize,
+    /// The waiting ones in the order in which they are given up.
+    waiting_order: VecDeque<(Datagram, Time)>,
+    shares: HashMap<Ingress, Share, FixedState>,
+    bytes: usize,
 }
 
 impl Fragments {
-    pub(super) fn new() -> Self {
+    /// `seed` is secret: identifications are chosen by whoever sends.
+    pub(super) fn new(seed: u64) -> Self {
+        let hasher = FixedState::with_seed(seed);
         Self {
-            decided: HashMap::with_hasher(FixedState::with_seed(0)),
-            order: VecDeque::new(),
-            waiting: HashMap::with_hasher(FixedState::with_seed(0)),
-            held_bytes: 0,
+            decided: HashMap::with_hasher(hasher.clone()),
+            decided_order: VecDeque::new(),
+            waiting: HashMap::with_hasher(hasher.clone()),
+            waiting_order: VecDeque::new(),
+            shares: HashMap::with_hasher(hasher),
+            bytes: 0,
         }
     }
 
@@ -137,14 +153,8 @@ impl Fragments {
             Some(Decided::Flow(protocol, ports)) => Reassociated::Flow { protocol, ports },
             Some(Decided::Refused(reason)) => Reassociated::Doomed(reason, Vec::new()),
             Some(Decided::GivenUp) => Reassociated::Doomed(DropReason::FragmentLimit, Vec::new()),
-            None if self.may_wait(&datagram, arrival.owner.vmi, frame.len()) => {
-                let fresh = || Waiting {
-                    sender: arrival.owner.vmi,
-                    frames: Vec::new(),
-                    until: now.plus_millis(HOLD),
-                };
-                self.waiting.entry(datagram).or_insert_with(fresh).frames.push(copy(frame));
-                self.held_bytes += frame.len();
+            None if self.may_wait(&datagram, frame) => {
+                self.hold(now, datagram, frame);
                 Reassociated::Held
             }
             // Without this one the others are of no use, nor is what still comes.
@@ -155,28 +165,39 @@ impl Fragments {
         }
     }
 
-    fn may_wait(&self, datagram: &Datagram, sender: Option<VmiId>, len: usize) -> bool {
+    fn may_wait(&self, datagram: &Datagram, frame: &Frame) -> bool {
+        let share = self.shares.get(&frame.ingress).copied().unwrap_or_default();
         let room = match self.waiting.get(datagram) {
             Some(waiting) => waiting.frames.len() < MAX_HELD,
-            None => {
-                let same = self.waiting.values().filter(|waiting| waiting.sender == sender);
-                same.count() < MAX_WAITING_PER_SENDER
-            }
+            None => share.datagrams < MAX_DATAGRAMS_PER_SENDER,
         };
-        room && self.held_bytes + len <= MAX_HELD_BYTES
+        room && share.bytes + frame.len() <= MAX_BYTES_PER_SENDER && self.bytes + frame.len() <= MAX_BYTES
+    }
+
+    fn hold(&mut self, now: Time, datagram: Datagram, frame: &Frame) {
+        let until = now.plus_millis(HOLD);
+        let share = self.shares.entry(frame.ingress).or_default();
+        let waiting = self.waiting.entry(datagram).or_insert_with(|| {
+            share.datagrams += 1;
+            self.waiting_order.push_back((datagram, until));
+            Waiting { sender: frame.ingress, frames: Vec::new(), until }
+        });
+        share.bytes += frame.len();
+        self.bytes += frame.len();
+        waiting.frames.push(copy(frame));
     }
 
     fn remember(&mut self, now: Time, datagram: Datagram, decided: Decided) {
         let until = now.plus_millis(REMEMBER);
         self.decided.insert(datagram, Remembered { decided, until });
-        self.order.push_back((datagram, until));
-        while self.order.len() > MAX_DECIDED {
+        self.decided_order.push_back((datagram, until));
+        while self.decided_order.len() > MAX_DECIDED {
             self.forget_oldest();
         }
     }
 
     fn forget_oldest(&mut self) {
-        let Some((datagram, until)) = self.order.pop_front() else { return };
+        let Some((datagram, until)) = self.decided_order.pop_front() else { return };
         // It may have been decided anew since.
         if self.decided.get(&datagram).is_some_and(|remembered| remembered.until == until) {
             self.decided.remove(&datagram);
@@ -184,37 +205,37 @@ impl Fragments {
     }
 
     fn take_waiting(&mut self, datagram: &Datagram) -> Vec<Frame> {
-        let frames = self.waiting.remove(datagram).map(|waiting| waiting.frames).unwrap_or_default();
-        self.held_bytes -= frames.iter().map(Frame::len).sum::<usize>();
-        frames
+        let Some(waiting) = self.waiting.remove(datagram) else { return Vec::new() };
+        let bytes = waiting.frames.iter().map(Frame::len).sum::<usize>();
+        self.bytes -= bytes;
+        if let Some(share) = self.shares.get_mut(&waiting.sender) {
+            share.datagrams -= 1;
+            share.bytes -= bytes;
+            if share.datagrams == 0 {
+                self.shares.remove(&waiting.sender);
+            }
+        }
+        waiting.frames
     }
 
     /// Gives up what waited too long and forgets what is over.
     pub(super) fn expire(&mut self, now: Time, mut dropped: impl FnMut(&Frame, DropReason)) {
-        while self.order.front().is_some_and(|(_, until)| *until <= now) {
+        while self.decided_order.front().is_some_and(|(_, until)| *until <= now) {
             self.forget_oldest();
         }
-        let held_bytes = &mut self.held_bytes;
-        self.waiting.retain(|_, waiting| {
-            let keep = now < waiting.until;
-            if !keep {
-                for frame in &waiting.frames {
-                    *held_bytes -= frame.len();
-                    dropped(frame, DropReason::FragmentTimeout);
-                }
+        while let Some((datagram, until)) = self.waiting_order.pop_front_if(|(_, until)| *until <= now) {
+            // Its first fragment may have come, and others of its name may wait since.
+            if self.waiting.get(&datagram).is_some_and(|waiting| waiting.until == until) {
+                let frames = self.take_waiting(&datagram);
+                frames.iter().for_each(|frame| dropped(frame, DropReason::FragmentTimeout));
             }
-            keep
-        });
+        }
     }
 
     /// When something is next to expire.
     pub(super) fn next_expiry(&self) -> Option<Time> {
-        let waiting = self.waiting.values().map(|waiting| waiting.until).min();
-        let decided = self.order.front().map(|(_, until)| *until);
-        match (waiting, decided) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        let fronts = [self.waiting_order.front(), self.decided_order.front()];
+        fronts.into_iter().flatten().map(|(_, until)| *until).min()
     }
 }
 

@@ -1,10 +1,15 @@
 //! A token bucket: so many per second, saved up for one second at most.
 
-use crate::frame::Time;
+use std::collections::HashMap;
+use std::net::IpAddr;
 
-/// Limits the answers that a worker makes (RFC 4443 section 2.4 f).
+use foldhash::quality::FixedState;
+
+use crate::frame::{Ingress, PortId, Time};
+
+/// Limits the answers to one sender (RFC 4443 section 2.4 f).
 #[derive(Debug)]
-pub(super) struct Limiter {
+struct Limiter {
     per_second: u32,
     /// In millionths of a token, so that microseconds count.
     millionths: u64,
@@ -14,12 +19,12 @@ pub(super) struct Limiter {
 const TOKEN: u64 = 1_000_000;
 
 impl Limiter {
-    pub(super) fn new(per_second: u32) -> Self {
+    fn new(per_second: u32) -> Self {
         Self { per_second, millionths: u64::from(per_second) * TOKEN, last: Time::default() }
     }
 
     /// Takes a token if there is one.
-    pub(super) fn allow(&mut self, now: Time) -> bool {
+    fn allow(&mut self, now: Time) -> bool {
         let elapsed = now.0.saturating_sub(self.last.0).min(TOKEN);
         self.last = now;
         let full = u64::from(self.per_second) * TOKEN;
@@ -29,6 +34,36 @@ impl Limiter {
             self.millionths -= TOKEN;
         }
         allowed
+    }
+}
+
+/// A limit for each sender: what one of them is told costs the others nothing.
+#[derive(Debug)]
+pub(super) struct Limiters {
+    per_second: u32,
+    /// As many as there are ports and nodes.
+    senders: HashMap<Sender, Limiter, FixedState>,
+}
+
+/// Whoever is told something: a local port, or all that is behind another node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Sender {
+    Port(PortId),
+    Router(IpAddr),
+}
+
+impl Limiters {
+    pub(super) fn new(per_second: u32) -> Self {
+        Self { per_second, senders: HashMap::with_hasher(FixedState::with_seed(0)) }
+    }
+
+    /// Takes a token of this sender if there is one.
+    pub(super) fn allow(&mut self, sender: Ingress, now: Time) -> bool {
+        let sender = match sender {
+            Ingress::Port(port) => Sender::Port(port),
+            Ingress::Tunnel { source, .. } => Sender::Router(source),
+        };
+        self.senders.entry(sender).or_insert_with(|| Limiter::new(self.per_second)).allow(now)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The fourth stage: what the router answers itself, at a network's gateway address.
 
-use vrouter_objects::DropReason;
+use vrouter_objects::{DropReason, IpProtocol};
 
 use super::answer::send_back;
 use super::classify::Arrival;
@@ -12,22 +12,28 @@ use crate::checksum::Delta;
 use crate::frame::{Frame, Ingress};
 use crate::parse::{EchoRole, Fragment, IcmpKind, IcmpTypes, Packet, Transport, read_u16, write_u16};
 use crate::rewrite::address_fields;
-use vrouter_objects::IpProtocol;
 
 /// IGMP (RFC 3376), ICMPv6 listener discovery's older kin.
 const IGMP: IpProtocol = IpProtocol(2);
 
-/// Serves a packet to this node's gateway address; `None`: it is to somebody else. The gateway is on every node
-/// alike, so only local senders mean this one.
-pub(super) fn serve(
-    context: Context<'_>,
-    frame: &mut Frame,
-    packet: &Packet,
-    arrival: &Arrival,
-) -> Option<Outcome> {
-    let local = matches!(frame.ingress, Ingress::Port(_));
-    if !local || !arrival_vrf(context, arrival)?.is_gateway(packet.destination) {
-        return None;
+/// What the router itself makes of a packet.
+pub(super) enum Service {
+    /// It was to the router, and this became of it.
+    Done(Outcome),
+    /// It was to the router, which has nothing at that protocol and port.
+    Refuse,
+    /// It is to somebody else.
+    NotOurs,
+}
+
+/// Serves a packet to this node's gateway address. The gateway is on every node alike, so only local senders mean this
+/// one.
+pub(super) fn serve(context: Context<'_>, frame: &mut Frame, packet: &Packet, arrival: &Arrival) -> Service {
+    let is_local = matches!(frame.ingress, Ingress::Port(_));
+    let is_gateway =
+        is_local && arrival_vrf(context, arrival).is_some_and(|vrf| vrf.is_gateway(packet.destination));
+    if !is_gateway {
+        return Service::NotOurs;
     }
     let later = matches!(packet.fragment, Fragment::Later { .. });
     let echo = match packet.header {
@@ -37,14 +43,14 @@ pub(super) fn serve(
         _ => false,
     };
     if !echo {
-        return Some(Outcome::Drop(DropReason::NoService));
+        // Nobody is told about a message of that kind that nobody asked for.
+        let message = matches!(packet.header, Transport::Icmp { .. });
+        return if message { Service::Done(Outcome::Drop(DropReason::NoService)) } else { Service::Refuse };
     }
     echo_reply(frame, packet);
     trim_to_packet(frame, packet);
-    Some(
-        send_back(context, frame, packet.family)
-            .map_or(Outcome::Drop(DropReason::InterfaceDown), Outcome::Answer),
-    )
+    let egress = send_back(context, frame, packet.family);
+    Service::Done(egress.map_or(Outcome::Drop(DropReason::InterfaceDown), Outcome::Answer))
 }
 
 /// Takes what hosts tell the routers of their link about groups, which we do not forward; nothing else to a group is

@@ -8,10 +8,9 @@ use super::{Context, Outcome};
 use crate::address::{Address, Family};
 use crate::checksum::transport_checksum;
 use crate::frame::{Egress, Frame, Ingress, Offload};
-use crate::parse::{Packet, write_u16, write_u32};
+use crate::parse::{ETHERNET_HEADER, Packet, write_u16, write_u32};
 use crate::tables::PortEntry;
 
-const ETHERNET: usize = 14;
 const IPV6: usize = 40;
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
@@ -49,8 +48,10 @@ pub(super) fn answer(context: Context<'_>, frame: &mut Frame, packet: &Packet) -
     if !is_ours_to_answer(context, entry, target) {
         return Outcome::Consume;
     }
-    advertise(frame, packet, entry, target, unspecified);
-    Outcome::Answer(Egress::Port(port))
+    match advertise(frame, packet, entry, target, unspecified) {
+        Some(()) => Outcome::Answer(Egress::Port(port)),
+        None => Outcome::Consume,
+    }
 }
 
 /// The options must be whole; a source link-layer address must be the sender's, and a host without an address has
@@ -72,23 +73,26 @@ fn is_own_option(message: &[u8], entry: &PortEntry, unspecified: bool) -> bool {
 
 /// Turns the frame into an advertisement of `target`. One who asked without an address is answered by way of all
 /// nodes, and the answer is not "solicited" (section 7.2.4).
-fn advertise(frame: &mut Frame, packet: &Packet, entry: &PortEntry, target: Address, unspecified: bool) {
+fn advertise(
+    frame: &mut Frame,
+    packet: &Packet,
+    entry: &PortEntry,
+    target: Address,
+    unspecified: bool,
+) -> Option<()> {
     let (to, to_mac, flags) = if unspecified {
         (Address::v6(ALL_NODES), ALL_NODES_MAC, ROUTER | OVERRIDE)
     } else {
         (packet.source, entry.mac, ROUTER | SOLICITED | OVERRIDE)
     };
     trim_to_packet(frame, packet);
-    let total = ETHERNET + IPV6 + ADVERTISEMENT_LEN;
+    let total = ETHERNET_HEADER + IPV6 + ADVERTISEMENT_LEN;
     frame.truncate(total);
-    let missing = total - frame.len();
-    if frame.extend(missing).is_none() {
-        return;
-    }
+    frame.extend(total - frame.len())?;
     frame.offload = Offload::default();
     let bytes = frame.bytes_mut();
     write_ethernet(bytes, to_mac, MacAddress::GATEWAY, Family::V6);
-    let header = &mut bytes[ETHERNET..ETHERNET + IPV6];
+    let header = &mut bytes[ETHERNET_HEADER..ETHERNET_HEADER + IPV6];
     header.fill(0);
     header[0] = 0x60;
     write_u16(header, 4, ADVERTISEMENT_LEN as u16);
@@ -96,7 +100,7 @@ fn advertise(frame: &mut Frame, packet: &Packet, entry: &PortEntry, target: Addr
     header[7] = 255;
     header[8..24].copy_from_slice(&target.v6_octets());
     header[24..40].copy_from_slice(&to.v6_octets());
-    let body = &mut bytes[ETHERNET + IPV6..];
+    let body = &mut bytes[ETHERNET_HEADER + IPV6..];
     body.fill(0);
     body[0] = ADVERTISEMENT;
     write_u32(body, 4, flags);
@@ -105,4 +109,5 @@ fn advertise(frame: &mut Frame, packet: &Packet, entry: &PortEntry, target: Addr
     body[26..32].copy_from_slice(&MacAddress::GATEWAY.0);
     let checksum = transport_checksum(&target.v6_octets(), &to.v6_octets(), IpProtocol::ICMPV6.0, body);
     write_u16(body, 2, checksum);
+    Some(())
 }

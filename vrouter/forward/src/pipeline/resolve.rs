@@ -8,9 +8,8 @@ use super::established::tcp_flags;
 use super::{Context, Outcome, Worker, answer};
 use crate::address::Address;
 use crate::flow::{Actions, ConnectionState, FlowKey, Installed, NewFlow, PackedNextHop, Seen};
-use crate::frame::Frame;
+use crate::frame::{Frame, Ingress};
 use crate::observer::{Event, Observer};
-use crate::parse::TcpFlags;
 use crate::rewrite::Endpoint;
 use crate::tables::{FipEntry, MemberEntry, Snapshot};
 
@@ -96,7 +95,10 @@ impl Worker {
     ) -> Outcome {
         let Arrived { packet, arrival, key, hash } = arrived;
         observer.observe(Event::Resolving(key));
-        let mid_stream = tcp_flags(packet).is_some_and(|flags| !flags.any(TcpFlags::SYN));
+        if !comes_from_where_it_should(context, frame.ingress, key) {
+            return Outcome::Drop(DropReason::SpoofedAddress);
+        }
+        let mid_stream = tcp_flags(packet).is_some_and(|flags| !flags.is_opening());
         let (plan, fip) = match locate(context.snapshot, arrival.vrf, key.destination) {
             Located::Service(_) if mid_stream => {
                 return answer::refuse(self, context, frame, packet, DropReason::NoFlow);
@@ -179,19 +181,21 @@ impl Worker {
         fip: Option<&FipEntry>,
     ) -> Result<(), DropReason> {
         let Arrived { packet, arrival, key, hash } = arrived;
-        let shared = std::sync::Arc::clone(&self.shared);
         let epoch = context.snapshot.epoch().0;
         let seen = Seen::first(tcp_flags(packet));
         let service = fip.map(|fip| fip.id).zip(plan.destination.map(|(_, member)| member.id));
+        // What comes from elsewhere counts against the interface it comes to, not against all others that it could.
+        let owner = arrival.vmi.or(match plan.next_hop {
+            PackedNextHop::Interface(vmi) => Some(vmi),
+            _ => None,
+        });
         for attempt in 0..PORT_TRIES {
             let (initiator, responder) = self.directions(context, key, &plan, service, seen);
-            let owner = arrival.owner;
-            let outcome =
-                shared.flows.install(&mut self.flows, &initiator, &responder, owner, epoch, context.now);
-            match outcome {
+            let flows = &self.shared.flows;
+            match flows.install(&mut self.flows, &initiator, &responder, owner, epoch, context.now) {
                 Installed::New | Installed::Existing => return Ok(()),
                 Installed::Full => return Err(DropReason::FlowTableFull),
-                Installed::PortLimit => return Err(DropReason::VmiFlowLimit),
+                Installed::InterfaceLimit => return Err(DropReason::VmiFlowLimit),
                 Installed::UnrepliedLimit => return Err(DropReason::UnrepliedLimit),
                 Installed::ReverseTaken if self.evict_closed(&responder.key) => {}
                 Installed::ReverseTaken => {
@@ -293,6 +297,18 @@ fn symmetric_ids(protocol: IpProtocol, source: Endpoint, destination: Endpoint) 
     match protocol {
         IpProtocol::ICMP | IpProtocol::ICMPV6 => (source, Endpoint { port: source.port, ..destination }),
         _ => (source, destination),
+    }
+}
+
+/// Whether a packet out of a tunnel comes from the node that its source's route leads to. A local one's source was
+/// checked with its interface.
+fn comes_from_where_it_should(context: Context<'_>, ingress: Ingress, key: &FlowKey) -> bool {
+    let Ingress::Tunnel { source, .. } = ingress else { return true };
+    let Some(router) = context.snapshot.router_at(source.into()) else { return false };
+    let Located::Hop { next_hop, .. } = locate(context.snapshot, key.vrf, key.source) else { return false };
+    match next_hop {
+        NextHop::Composite(parts) => parts.contains(&NextHop::Tunnel(router)),
+        next_hop => *next_hop == NextHop::Tunnel(router),
     }
 }
 

@@ -7,11 +7,11 @@ use vrouter_objects::DropReason;
 use super::classify::{Staged, stage};
 use super::drops::DropSample;
 use super::fragments::Fragments;
-use super::limiter::Limiter;
+use super::limiter::Limiters;
 use super::{Burst, Context, DroppedPacket, Outcome, Shared, arp};
 use crate::counters::WorkerCounters;
 use crate::flow::WorkerFlows;
-use crate::frame::{Egress, Frame, Ingress, PortId, Standing, Time};
+use crate::frame::{CountedAs, Egress, Frame, Ingress, PortId, Time};
 use crate::observer::{Event, Observer};
 use crate::tables::Snapshot;
 
@@ -22,7 +22,7 @@ pub struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) flows: WorkerFlows,
     pub(super) fragments: Fragments,
-    pub(super) answers: Limiter,
+    pub(super) answers: Limiters,
     /// Frames the router made, or released, in this burst.
     pub(super) made: Vec<Frame>,
     drops: DropSample,
@@ -36,12 +36,12 @@ impl Worker {
     /// If `shared` has no such worker.
     pub fn new(id: usize, shared: Arc<Shared>) -> Self {
         assert!(id < shared.workers(), "worker {id} of {}", shared.workers());
-        let answers = Limiter::new(shared.config.answers_per_second);
+        let answers = Limiters::new(shared.config.answers_per_second);
         Self {
             id,
-            shared,
             flows: WorkerFlows::new(),
-            fragments: Fragments::new(),
+            fragments: Fragments::new(shared.flows.seed()),
+            shared,
             answers,
             made: Vec::new(),
             drops: DropSample::new(),
@@ -99,6 +99,9 @@ impl Worker {
         }
         staged.clear();
         self.staged = staged;
+        for frame in self.made.iter().filter(|frame| frame.counted_as == CountedAs::Made) {
+            observer.observe(Event::Made(frame));
+        }
         burst.frames.append(&mut self.made);
     }
 
@@ -181,7 +184,7 @@ impl Worker {
             }
         };
         if matches!(outcome, Outcome::Answer(_) | Outcome::Refuse(..)) {
-            frame.standing = Standing::Made;
+            frame.counted_as = CountedAs::Made;
         }
         if let Some(Egress::Port(port)) = frame.egress {
             self.counters().tx(port, frame.len());
@@ -199,13 +202,13 @@ impl Worker {
         if let Some(Egress::Port(port)) = frame.egress {
             counters.tx_undone(port, frame.len());
         }
-        match frame.standing {
-            Standing::Received => {
+        match frame.counted_as {
+            CountedAs::Received => {
                 counters.forwarded.sub(1);
                 counters.drop(reason, ingress_port(frame));
             }
             // Its cause was counted for itself.
-            Standing::Made => counters.originated.sub(1),
+            CountedAs::Made => counters.originated.sub(1),
         }
         self.drops.offer(now, reason, frame);
     }
@@ -221,12 +224,10 @@ impl Worker {
             drops.offer(now, reason, frame);
         });
         let shared = &self.shared;
-        let flows = shared.flows.age(&mut self.flows, self.id, shared.workers(), now, &shared.quiescence);
+        let flows = shared.flows.age(&mut self.flows, now, &shared.quiescence);
         let fragments = self.fragments.next_expiry();
-        match (flows.map(|millis| now.plus_millis(millis)), fragments) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        let due = [flows.map(|millis| now.plus_millis(millis)), fragments];
+        due.into_iter().flatten().min()
     }
 
     /// Takes the sample of packets dropped since the last time.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use vrouter_objects::{IpProtocol, MacAddress};
 
 use crate::address::{Address, Family};
-use crate::checksum::{header_checksum, sctp_crc, transport_checksum};
+use crate::checksum::{header_checksum, sctp_crc, transport_checksum, udp_checksum};
 use crate::parse::{write_u16, write_u32};
 
 /// A packet to be. Everything has a sensible default; checksums and lengths are right unless asked otherwise.
@@ -254,8 +254,8 @@ impl PacketBuilder {
                     transport_checksum(&source, &destination, protocol.0, &contents)
                 }
             };
-            let checksum = if checksum == 0 && self.protocol == IpProtocol::UDP { 0xffff } else { checksum };
-            write_u16(&mut contents, at, checksum);
+            let is_udp = self.protocol == IpProtocol::UDP;
+            write_u16(&mut contents, at, if is_udp { udp_checksum(checksum) } else { checksum });
         }
         contents
     }

@@ -1,6 +1,7 @@
 //! One node's core: its tables, its flow table and one worker.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use vrouter_objects::{Object, Vmi};
 
@@ -27,19 +28,20 @@ impl Node {
     /// An empty node of this name with so many flow slots (which are never freed: this is for tests).
     pub fn new(name: &str, slots: usize) -> Self {
         let slots: &'static [Slot] = Box::leak((0..slots).map(|_| Slot::new()).collect());
-        Self::with_slots(name, slots, Epoch(0), FlowConfig::default(), Time::default())
+        let high_water = Box::leak(Box::default());
+        Self::with_slots(name, (slots, high_water), Epoch(0), FlowConfig::default(), Time::default())
     }
 
-    /// A node that takes up what these slots hold, as a restarted process does.
+    /// A node that takes up what these slots, used up to the given mark, hold: as a restarted process does.
     pub fn with_slots(
         name: &str,
-        slots: &'static [Slot],
+        (slots, high_water): (&'static [Slot], &'static AtomicU32),
         last: Epoch,
         config: FlowConfig,
         now: Time,
     ) -> Self {
         let mut tables = Tables::new(name, last);
-        let (flows, _) = FlowTable::recover(slots, config, now);
+        let (flows, _) = FlowTable::recover(slots, high_water, config, now);
         let shared = Shared::new(flows, 1, ForwardConfig::default());
         let epoch = Epoch(last.0 + 1);
         let snapshot = tables.publish(epoch);

@@ -82,7 +82,7 @@ impl ListenerEntry {
     }
 
     /// The member for a new flow, by rendezvous hashing: when a member goes, only its flows move; when one comes, it
-    /// takes its share from all alike. Depends on the packet's headers and the members only.
+    /// takes its share from all alike. Nothing but the flow's key, the members and this node's secret decides.
     pub(crate) fn choose(&self, hasher: &KeyHasher, flow_hash: u64) -> Option<&MemberEntry> {
         let flow = hasher.mix(flow_hash, u64::from(self.id.get()));
         match &*self.active {

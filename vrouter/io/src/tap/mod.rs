@@ -89,6 +89,13 @@ impl Tap {
         self.queues.len()
     }
 
+    /// A TAP of these descriptors, whatever they are.
+    #[cfg(test)]
+    pub(crate) fn of_queues(queues: impl IntoIterator<Item = std::fs::File>) -> Self {
+        let queues = queues.into_iter().map(TapQueue::new).collect();
+        Self { name: "test".to_owned(), super_frames: SuperFrames::TcpAndUdp, queues }
+    }
+
     /// Each queue's transmitter, which owns its descriptor.
     pub(crate) fn into_transmitters(self) -> impl Iterator<Item = Transmitter<TapQueue>> {
         self.queues.into_iter().map(move |queue| Transmitter::new(queue, self.super_frames))

@@ -53,21 +53,19 @@ impl<S: PacketSink> Transmitter<S> {
         &self.sink
     }
 
-    /// Writes the frames in their order. Each is written, or told to the ledger as lost.
+    /// Writes the frames in their order. Each is written, or told to the ledger as lost, once; so it is in every
+    /// function here that is given frames, also if it finds the interface unplugged.
     pub(crate) fn send(&mut self, frames: &mut [Frame], ledger: &mut impl Ledger) -> Result<(), Unplugged> {
         let mut rest = frames;
         while let [first, others @ ..] = rest {
-            let sent = match self.begin_run(first, others) {
-                Some(run) => self.send_run(&run, &mut rest[..run.count()], ledger).map(|()| run.count()),
-                None => self.send_one(first, ledger).map(|()| 1),
+            let run = self.begin_run(first, others);
+            let (now, later) = rest.split_at_mut(run.as_ref().map_or(1, Run::count));
+            let sent = match &run {
+                Some(run) => self.send_run(run, now, ledger),
+                None => self.send_one(&mut now[0], ledger),
             };
-            match sent {
-                Ok(count) => rest = &mut rest[count..],
-                Err(Unplugged) => {
-                    rest.iter().for_each(|frame| ledger.lost(frame, DropReason::InterfaceDown));
-                    return Err(Unplugged);
-                }
-            }
+            sent.inspect_err(|Unplugged| lose_all(later, ledger))?;
+            rest = later;
         }
         Ok(())
     }
@@ -111,11 +109,21 @@ impl<S: PacketSink> Transmitter<S> {
                 Ok(())
             }
             // The frames themselves are as they were: they can still go one by one.
-            Err(error) if is_refusal(&error) => {
-                frames.iter_mut().try_for_each(|frame| self.send_packet(frame, ledger))
+            Err(error) if is_refusal(&error) => self.send_singly(frames, ledger),
+            Err(error) => {
+                let given_up = frames.iter().map(|frame| give_up(frame, &error, ledger));
+                given_up.reduce(Result::and).unwrap_or(Ok(()))
             }
-            Err(error) => frames.iter().try_for_each(|frame| give_up(frame, &error, ledger)),
         }
+    }
+
+    fn send_singly(&mut self, frames: &mut [Frame], ledger: &mut impl Ledger) -> Result<(), Unplugged> {
+        let mut rest = frames;
+        while let [first, later @ ..] = rest {
+            self.send_packet(first, ledger).inspect_err(|Unplugged| lose_all(later, ledger))?;
+            rest = later;
+        }
+        Ok(())
     }
 
     fn send_one(&mut self, frame: &mut Frame, ledger: &mut impl Ledger) -> Result<(), Unplugged> {
@@ -176,9 +184,10 @@ fn is_refusal(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EINVAL)
 }
 
+/// Takes down that this frame was not written.
 fn give_up(frame: &Frame, error: &io::Error, ledger: &mut impl Ledger) -> Result<(), Unplugged> {
     let (reason, result) = match error.raw_os_error() {
-        Some(libc::EBADFD | libc::EBADF | libc::ENODEV) => return Err(Unplugged),
+        Some(libc::EBADFD | libc::EBADF | libc::ENODEV) => (DropReason::InterfaceDown, Err(Unplugged)),
         // A TAP that is set down.
         Some(libc::EIO) => (DropReason::InterfaceDown, Ok(())),
         Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => (DropReason::QueueFull, Ok(())),
@@ -186,6 +195,11 @@ fn give_up(frame: &Frame, error: &io::Error, ledger: &mut impl Ledger) -> Result
     };
     ledger.lost(frame, reason);
     result
+}
+
+/// Takes down frames that were not tried any more.
+fn lose_all(frames: &[Frame], ledger: &mut impl Ledger) {
+    frames.iter().for_each(|frame| ledger.lost(frame, DropReason::InterfaceDown));
 }
 
 #[cfg(test)]

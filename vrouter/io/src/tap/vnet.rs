@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 
 use vrouter_forward::Family;
 use vrouter_forward::frame::{Checksum, Offload, SegmentKind, Segmentation};
-use vrouter_forward::offload::Layout;
+use vrouter_forward::offload::{Layout, MAX_SEGMENTS};
 use vrouter_forward::parse::parse;
 
 /// Bytes of header before the frame.
@@ -24,6 +24,12 @@ const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 /// Beside a TCP type: the sender uses ECN, so that CWR may be set. Cutting treats CWR rightly in any case.
 const GSO_ECN: u8 = 0x80;
+
+/// TCP segments of fewer bytes only come as few as they are: no sender keeps to so small ones for long (Linux's
+/// `TCP_MIN_SND_MSS`, of which options take their part).
+const SMALL_TCP_SEGMENT: u16 = 48;
+/// The most datagrams that a UDP sender can leave to be cut (Linux's `UDP_MAX_SEGMENTS`).
+const MAX_DATAGRAMS: usize = 128;
 
 /// The header, field by field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -93,13 +99,14 @@ impl VnetHeader {
             _ => return Err(InvalidHeader),
         };
         let size = NonZeroU16::new(self.gso_size).ok_or(InvalidHeader)?;
+        let segmentation = Segmentation { kind, size };
+        let count = layout.payload_len().div_ceil(size.get().into());
         let is_fitting = (kind, family) == (layout.kind(), layout.family())
             && usize::from(self.header_len) <= layout.end();
-        if !is_fitting {
+        if !is_fitting || count > most_segments(segmentation) {
             return Err(InvalidHeader);
         }
-        let is_several = layout.payload_len() > usize::from(size.get());
-        Ok(is_several.then_some(Segmentation { kind, size }))
+        Ok((count > 1).then_some(segmentation))
     }
 
     /// Whether the kernel is told of a super-frame.
@@ -136,6 +143,15 @@ impl VnetHeader {
         };
         let gso_size = segmentation.size.get();
         Self { gso_type, gso_size, header_len: header_len as u16, ..Self::of_packet(checksum) }
+    }
+}
+
+/// How many packets one frame may become, so that little work for a sender does not make much for everyone else.
+fn most_segments(segmentation: Segmentation) -> usize {
+    match segmentation.kind {
+        SegmentKind::Tcp if segmentation.size.get() < SMALL_TCP_SEGMENT => MAX_SEGMENTS,
+        SegmentKind::Tcp => usize::MAX,
+        SegmentKind::Udp => MAX_DATAGRAMS,
     }
 }
 
@@ -252,6 +268,29 @@ mod tests {
         for (payload, is_super_frame) in [(99, false), (100, false), (101, true)] {
             let frame = packet(Transport::Tcp4, 0, payload);
             assert_eq!(tcp_header().decode(&frame).unwrap().segmentation.is_some(), is_super_frame);
+        }
+    }
+
+    #[test]
+    fn a_frame_becomes_only_so_many_packets() {
+        let table = [
+            (Transport::Tcp4, 60_000, 1, false),
+            (Transport::Tcp6, 60_000, 47, false),
+            (Transport::Tcp6, 60_000, 48, true),
+            (Transport::Tcp4, 60_000, 1_400, true),
+            // A peer that takes tiny segments, at the start of a connection.
+            (Transport::Tcp4, 64 * 36, 36, true),
+            (Transport::Tcp4, 64 * 36 + 1, 36, false),
+            (Transport::Udp4, 128, 1, true),
+            (Transport::Udp4, 129, 1, false),
+            (Transport::Udp6, 128 * 500, 500, true),
+            (Transport::Udp6, 128 * 500 + 1, 500, false),
+        ];
+        for (transport, payload, size, is_taken) in table {
+            let frame = super_frame(transport, payload, size);
+            let decoded = announced(&frame).decode(frame.bytes());
+            let expected = if is_taken { Ok(frame.offload) } else { Err(InvalidHeader) };
+            assert_eq!(decoded, expected, "{transport:?}: {payload} bytes in segments of {size}");
         }
     }
 

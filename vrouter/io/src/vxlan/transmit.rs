@@ -98,22 +98,23 @@ impl<S: DatagramSink> TunnelTransmitter<S> {
         }
     }
 
-    /// Cuts a super-frame, and sends its packets in as few calls as they fit.
+    /// Cuts a super-frame, and sends its packets in as few calls as they fit. When a call fails, the packets of the
+    /// others are still worth sending; but the frame counts as lost.
     fn send_super_frame(&mut self, tunnel: &Tunnel, frame: &Frame, ledger: &mut impl Ledger) {
         let cut = frame.offload.segmentation.and_then(|segmentation| Cut::of(frame.bytes(), segmentation));
         let Some(cut) = cut else { return ledger.lost(frame, DropReason::InvalidOffload) };
         let at_once = (MAX_BYTES / (HEADER_LEN + cut.frame_len())).clamp(1, MAX_SEGMENTS);
-        let mut first = 0;
-        while first < cut.count() {
+        let sent = (0..cut.count()).step_by(at_once).map(|first| {
             let count = at_once.min(cut.count() - first);
-            if let Err(error) = self.send_segments(tunnel, frame, &cut, first, count) {
-                return ledger.lost(frame, reason(&error));
-            }
-            first += count;
+            self.send_segments(tunnel, frame, &cut, first, count)
+        });
+        match all(sent) {
+            Ok(()) => ledger.cut(cut.count()),
+            Err(error) => ledger.lost(frame, reason(&error)),
         }
-        ledger.cut(cut.count());
     }
 
+    /// Sends `count` packets from `first` on. The first error, if any of them was not sent.
     fn send_segments(
         &mut self,
         tunnel: &Tunnel,
@@ -141,11 +142,16 @@ impl<S: DatagramSink> TunnelTransmitter<S> {
         let pairs = &pairs[..count];
         match self.sink.send(tunnel, datagrams(count, HEADER_LEN + cut.frame_len()), pairs.as_flattened()) {
             Err(error) if count > 1 && is_refusal(&error) => {
-                pairs.iter().try_for_each(|pair| self.sink.send(tunnel, Datagrams::One, pair))
+                all(pairs.iter().map(|pair| self.sink.send(tunnel, Datagrams::One, pair)))
             }
             result => result,
         }
     }
+}
+
+/// Does all of it, whatever fails; the first error, if there was any.
+fn all(results: impl Iterator<Item = io::Result<()>>) -> io::Result<()> {
+    results.reduce(Result::and).unwrap_or(Ok(()))
 }
 
 /// Completes the frame and puts the VXLAN header before it; returns both.

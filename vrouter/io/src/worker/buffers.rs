@@ -5,8 +5,8 @@ use vrouter_forward::frame::{Frame, MAX_FRAME};
 /// An empty frame of full size.
 ///
 /// The last one put back is the first one taken: its buffer is still in the cache. New ones only come while more are
-/// under way than ever before. Their buffers are a few hundred bytes longer than sixteen pages, so that those which the
-/// allocator puts side by side begin in different sets of the cache.
+/// under way than ever before. Their buffers are two cache lines of headroom and a little more longer than sixteen
+/// pages, so that those which the allocator puts side by side begin in different sets of the cache.
 pub(crate) fn take(spare: &mut Vec<Frame>) -> Frame {
     spare.pop().unwrap_or_else(|| Frame::with_capacity(MAX_FRAME))
 }

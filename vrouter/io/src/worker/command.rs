@@ -11,6 +11,9 @@ use crate::IoError;
 use crate::tap::{TapQueue, Transmitter};
 use crate::vxlan::Senders;
 
+/// Where a worker says that it did what it was told, or why not.
+pub(crate) type Answer = Sender<Result<(), IoError>>;
+
 /// What a worker is told to do between two bursts.
 pub(crate) enum Command {
     /// Serve this worker's queue of a port, in place of any it had.
@@ -20,14 +23,14 @@ pub(crate) enum Command {
         /// The queue.
         queue: Transmitter<TapQueue>,
         /// Told when it is served.
-        done: Sender<Result<(), IoError>>,
+        done: Answer,
     },
     /// Serve a port no more.
     RemovePort {
         /// The port's number.
         port: PortId,
         /// Told when its queue is closed.
-        done: Sender<Result<(), IoError>>,
+        done: Answer,
     },
     /// Serve a tunnel, in place of any there was.
     SetTunnel {
@@ -36,12 +39,17 @@ pub(crate) enum Command {
         /// Where all workers send.
         senders: Arc<Senders>,
         /// Told when it is served.
-        done: Sender<Result<(), IoError>>,
+        done: Answer,
+    },
+    /// Serve no tunnel.
+    EndTunnel {
+        /// Told when its socket is closed.
+        done: Answer,
     },
     /// Hand over the sample of dropped packets.
     CollectDrops {
         /// Told when it is handed over.
-        done: Sender<Result<(), IoError>>,
+        done: Answer,
     },
     /// End.
     Stop,

@@ -9,13 +9,13 @@ mod station;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use crossbeam::channel::{Sender, bounded};
+use crossbeam::channel::bounded;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use vrouter_forward::Worker;
 
 pub(crate) use buffers::take;
-pub(crate) use command::{Command, Mailbox};
+pub(crate) use command::{Answer, Command, Mailbox};
 pub(crate) use station::{Common, Waiting};
 
 use self::command::mailbox;
@@ -64,10 +64,7 @@ impl WorkerThread {
     }
 
     /// Has the worker do something and waits until it has.
-    pub(crate) fn call(
-        &self,
-        command: impl FnOnce(Sender<Result<(), IoError>>) -> Command,
-    ) -> Result<(), IoError> {
+    pub(crate) fn call(&self, command: impl FnOnce(Answer) -> Command) -> Result<(), IoError> {
         let (done, is_done) = bounded(1);
         if !self.mailbox.send(command(done)) {
             return Err(IoError::WorkerStopped(self.number));

@@ -4,14 +4,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Cache};
-use crossbeam::channel::Sender;
 use crossbeam::queue::ArrayQueue;
 use vrouter_forward::frame::{Egress, Frame, Ingress, PortId, Time};
 use vrouter_forward::{Burst, DroppedPacket, NoObserver, Snapshot, Worker};
 use vrouter_objects::DropReason;
 
 use super::buffers::{put_back, take};
-use super::command::{Command, Inbox};
+use super::command::{Answer, Command, Inbox};
 use super::poller::{Poller, Source};
 use super::ports::Ports;
 use crate::ledger::Ledger;
@@ -88,7 +87,8 @@ impl Station {
             ports: Ports::new(),
             tunnel: None,
             burst: Burst::default(),
-            maintenance: None,
+            // What was recovered is to age, whether or not a packet ever comes.
+            maintenance: Some(Time(0)),
             drops_due: Time(0),
         })
     }
@@ -148,7 +148,7 @@ impl Station {
                 }
                 Receipt::Malformed => {
                     self.burst.spare.push(frame);
-                    self.worker.counters().drop_unparsed(DropReason::InvalidOffload);
+                    self.worker.counters().drop_unparsed(DropReason::InvalidOffload, Some(id));
                 }
                 Receipt::Empty => {
                     self.burst.spare.push(frame);
@@ -260,13 +260,15 @@ impl Station {
             match command {
                 Command::AddPort { port, queue, done } => answer(&done, self.add_port(port, queue)),
                 Command::RemovePort { port, done } => {
-                    if let Some(port) = self.ports.remove(port) {
-                        self.poller.remove(port.queue.sink());
-                    }
+                    self.remove_port(port);
                     answer(&done, Ok(()));
                 }
                 Command::SetTunnel { receiver, senders, done } => {
                     answer(&done, self.set_tunnel(receiver, senders));
+                }
+                Command::EndTunnel { done } => {
+                    self.end_tunnel();
+                    answer(&done, Ok(()));
                 }
                 Command::CollectDrops { done } => {
                     self.hand_over_drops();
@@ -279,22 +281,30 @@ impl Station {
     }
 
     fn add_port(&mut self, id: PortId, queue: Transmitter<TapQueue>) -> Result<(), IoError> {
-        if let Some(old) = self.ports.remove(id) {
-            self.poller.remove(old.queue.sink());
-        }
+        self.remove_port(id);
         self.poller.add(Source::Port(id), queue.sink()).map_err(watch_failed)?;
         self.ports.insert(id, queue);
         Ok(())
     }
 
-    fn set_tunnel(&mut self, receiver: OwnedFd, senders: Arc<Senders>) -> Result<(), IoError> {
-        if let Some(old) = self.tunnel.take() {
-            self.poller.remove(&old.receiver);
+    fn remove_port(&mut self, id: PortId) {
+        if let Some(port) = self.ports.remove(id) {
+            self.poller.remove(port.queue.sink());
         }
+    }
+
+    fn set_tunnel(&mut self, receiver: OwnedFd, senders: Arc<Senders>) -> Result<(), IoError> {
+        self.end_tunnel();
         self.poller.add(Source::Tunnel, &receiver).map_err(watch_failed)?;
         let (receiver, transmitter) = (TunnelReceiver::new(receiver), TunnelTransmitter::new(senders));
         self.tunnel = Some(Tunnel { receiver, transmitter });
         Ok(())
+    }
+
+    fn end_tunnel(&mut self) {
+        if let Some(tunnel) = self.tunnel.take() {
+            self.poller.remove(&tunnel.receiver);
+        }
     }
 }
 
@@ -303,7 +313,7 @@ fn watch_failed(errno: nix::Error) -> IoError {
 }
 
 /// Whoever waits for the answer may have given up.
-fn answer(done: &Sender<Result<(), IoError>>, result: Result<(), IoError>) {
+fn answer(done: &Answer, result: Result<(), IoError>) {
     let _ = done.send(result);
 }
 
@@ -338,7 +348,7 @@ impl Account<'_> {
 
 impl Ledger for Account<'_> {
     fn refused(&mut self, reason: DropReason) {
-        self.worker.counters().drop_unparsed(reason);
+        self.worker.counters().drop_unparsed(reason, None);
     }
 
     fn lost(&mut self, frame: &Frame, reason: DropReason) {

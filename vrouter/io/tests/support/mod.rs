@@ -181,7 +181,7 @@ impl Node {
     pub fn start(&mut self) {
         let flow_file = FlowFile::open(&self.flow_file, 1 << 12, boot_id().unwrap()).unwrap();
         let config = FlowConfig { hash_seed: flow_file.seed(), ..FlowConfig::default() };
-        let (flows, _) = FlowTable::recover(flow_file.slots(), config, boot_time());
+        let (flows, _) = FlowTable::recover(flow_file.slots(), flow_file.high_water(), config, boot_time());
         let shared = Shared::new(flows, WORKERS, ForwardConfig::default());
         let mut tables = Tables::new(&format!("node{}", self.number), flow_file.last_epoch());
         tables.set_tunnel_mtu(TUNNEL_MTU);

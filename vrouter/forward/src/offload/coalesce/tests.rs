@@ -43,7 +43,7 @@ fn cutting_a_gathered_run_gives_the_packets_back() {
         let last = part(&segment, 5, 1_000).with(|last| {
             last.payload.truncate(300);
             if last.kind == SegmentKind::Tcp {
-                last.flags |= TCP_PSH;
+                last.flags |= TcpFlags::PSH;
             }
         });
         frames.push(frame_of(&last.build()));
@@ -207,9 +207,9 @@ fn a_shorter_or_pushed_packet_is_the_last() {
     }
     let tcp = Segment::tcp6();
     let mut frames: Vec<_> = (0..4).map(|index| frame_of(&part(&tcp, index, 100).build())).collect();
-    frames[1] = frame_of(&part(&tcp, 1, 100).with(|part| part.flags |= TCP_PSH).build());
+    frames[1] = frame_of(&part(&tcp, 1, 100).with(|part| part.flags |= TcpFlags::PSH).build());
     let (run, merged, _) = gather(&frames);
-    assert_eq!((run.count(), merged[54 + TCP_FLAGS]), (2, TCP_ACK | TCP_PSH));
+    assert_eq!((run.count(), merged[54 + TCP_FLAGS]), (2, TcpFlags::ACK | TcpFlags::PSH));
     assert!(Run::begin(frames[1].bytes(), &Offload::default()).is_none());
 }
 

@@ -127,10 +127,10 @@ fn offl_13_datagram_boundaries_are_kept() {
 fn offl_14_the_segment_is_what_fits_a_link_not_the_super_frame() {
     let frame = super_frame(&Segment::tcp4().payload(20_000), 1_398);
     let cut = Cut::of(frame.bytes(), frame.offload.segmentation.unwrap()).unwrap();
-    assert_eq!(cut.packet_len(), 20 + 32 + 1_398);
+    assert_eq!(cut.frame_len(), 14 + 20 + 32 + 1_398);
     let short = super_frame(&Segment::tcp4().payload(700), 1_398);
     let cut = Cut::of(short.bytes(), short.offload.segmentation.unwrap()).unwrap();
-    assert_eq!(cut.packet_len(), 20 + 32 + 700);
+    assert_eq!(cut.frame_len(), 14 + 20 + 32 + 700);
 }
 
 #[test]

@@ -9,6 +9,8 @@ struct Sink {
     attempts: usize,
     refuse_super_frames: Option<i32>,
     refuse_all: Option<i32>,
+    /// The interface goes once so many packets were written.
+    unplug_after: Option<usize>,
 }
 
 impl PacketSink for Sink {
@@ -18,7 +20,8 @@ impl PacketSink for Sink {
         let (header, frame) = bytes.split_first_chunk().unwrap();
         let header = VnetHeader::from_bytes(header);
         let refusal = if header.is_super_frame() { self.refuse_super_frames } else { None };
-        match refusal.or(self.refuse_all) {
+        let is_unplugged = self.unplug_after.is_some_and(|count| self.written.len() >= count);
+        match refusal.or(self.refuse_all).or(is_unplugged.then_some(libc::ENODEV)) {
             Some(errno) => Err(io::Error::from_raw_os_error(errno)),
             None => {
                 self.written.push((header, frame.to_vec()));
@@ -226,4 +229,27 @@ fn an_unplugged_interface_is_noticed_once() {
         assert_eq!((result, sink.attempts), (Err(Unplugged), 1));
         assert_eq!(ledger.lost, [DropReason::InterfaceDown; 4]);
     }
+}
+
+#[test]
+fn unplugged_amid_a_run_every_frame_is_written_or_lost_once() {
+    for written in 0..=6 {
+        let mut frames: Vec<_> = stream(Transport::Tcp4, 5).iter().map(|packet| frame_of(packet)).collect();
+        frames.push(frame_of(&packet(Transport::Udp6, 0, 100)));
+        let refuse_super_frames = Some(libc::EINVAL);
+        let sink = Sink { refuse_super_frames, unplug_after: Some(written), ..Sink::default() };
+        let (sink, ledger, result) = send(sink, SuperFrames::TcpAndUdp, frames);
+        assert_eq!(sink.written.len(), written);
+        assert_eq!(ledger.lost, vec![DropReason::InterfaceDown; 6 - written]);
+        assert_eq!(result.is_err(), written < 6);
+    }
+}
+
+#[test]
+fn unplugged_amid_a_super_frame_that_is_cut_it_is_lost_once() {
+    let frames = vec![super_frame(Transport::Udp4, 5_000, 1_000), frame_of(&packet(Transport::Tcp4, 0, 0))];
+    let sink = Sink { unplug_after: Some(2), ..Sink::default() };
+    let (sink, ledger, result) = send(sink, SuperFrames::Tcp, frames);
+    assert_eq!((sink.written.len(), result), (2, Err(Unplugged)));
+    assert_eq!(ledger, Recorded { lost: vec![DropReason::InterfaceDown; 2], ..Recorded::default() });
 }

@@ -1,4 +1,4 @@
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use super::*;
 use crate::testing::{Recorded, Transport, frame_of, leave_checksum, packet, packet_from, super_frame};
@@ -14,6 +14,8 @@ struct Sink {
     calls: RefCell<Vec<Call>>,
     refuse_several: Option<i32>,
     refuse_all: Option<i32>,
+    /// The one call to fail, by its number from 0 on, and how.
+    fail_once: Cell<Option<(usize, i32)>>,
 }
 
 impl DatagramSink for &Sink {
@@ -22,6 +24,11 @@ impl DatagramSink for &Sink {
         if let Some(errno) = refusal.or(self.refuse_all) {
             return Err(io::Error::from_raw_os_error(errno));
         }
+        if let Some((0, errno)) = self.fail_once.get() {
+            self.fail_once.set(None);
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        self.fail_once.set(self.fail_once.get().map(|(left, errno)| (left - 1, errno)));
         let bytes = parts.iter().flat_map(|part| part.iter().copied()).collect();
         self.calls.borrow_mut().push((*tunnel, datagrams, bytes));
         Ok(())
@@ -177,6 +184,18 @@ fn what_the_kernel_does_not_take_is_counted() {
         frames.push(frame_of(&packet_from(9, Transport::Tcp6, 0, 0)));
         let sink = Sink { refuse_all: Some(errno), ..Sink::default() };
         assert_eq!(send(&sink, frames), Recorded { lost: vec![reason; 5], ..Recorded::default() });
+    }
+}
+
+#[test]
+fn one_failed_call_loses_its_own_packets_and_the_frame_is_lost_once() {
+    // In batches of 64, 64 and 22 packets; and each packet singly, once the batch was refused.
+    for (refuse_several, failing, arrived) in [(None, 0, 86), (None, 2, 128), (Some(libc::EINVAL), 70, 149)] {
+        let fail_once = Cell::new(Some((failing, libc::ENOBUFS)));
+        let sink = Sink { refuse_several, fail_once, ..Sink::default() };
+        let ledger = send(&sink, vec![super_frame(Transport::Tcp4, 15_000, 100)]);
+        assert_eq!(sink.on_the_wire().len(), arrived, "call {failing} fails");
+        assert_eq!(ledger, Recorded { lost: vec![DropReason::QueueFull], ..Recorded::default() });
     }
 }
 

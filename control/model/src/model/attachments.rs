@@ -1,0 +1,92 @@
+//! What nodes report of their interfaces.
+
+use std::collections::BTreeSet;
+
+use vrouter_objects::VmiId;
+
+use super::{Model, reference};
+use crate::Problem;
+use crate::allocate::LeaseChange;
+use crate::index::Attachment;
+use crate::kube::Kind;
+
+impl Model {
+    /// A node reports an interface that is up. One that cannot be right is a problem, and not believed.
+    pub fn attach(&mut self, node: &str, attachment: Attachment) {
+        let vmi = attachment.vmi;
+        if let Err(message) = self.check_attachment(&attachment) {
+            self.index.detach(node, vmi);
+            let object = reference(Kind::Pod, &attachment.pod).to_string();
+            let (source, field) = (format!("node {node}"), format!("attachment of vmi {vmi}"));
+            self.refused.insert((node.to_owned(), vmi), Problem { source, object, field, message });
+            return;
+        }
+        self.refused.remove(&(node.to_owned(), vmi));
+        self.index.attach(node, attachment);
+        match self.nodes.note_vmi(node, vmi) {
+            LeaseChange::None => {}
+            LeaseChange::FirstUse => self.nodes_changed = true,
+            LeaseChange::Renewed => self.renewed(node),
+        }
+    }
+
+    /// A node reports that an interface is gone.
+    pub fn detach(&mut self, node: &str, vmi: VmiId) {
+        self.refused.remove(&(node.to_owned(), vmi));
+        self.index.detach(node, vmi);
+    }
+
+    /// A node reports everything that is attached: what else was known of it is gone.
+    pub fn attached(&mut self, node: &str, attachments: Vec<Attachment>) {
+        let present: BTreeSet<VmiId> = attachments.iter().map(|attachment| attachment.vmi).collect();
+        let known: Vec<VmiId> =
+            self.index.attachments.on_node(node).map(|attached| attached.attachment.vmi).collect();
+        for vmi in known.into_iter().filter(|vmi| !present.contains(vmi)) {
+            self.detach(node, vmi);
+        }
+        self.refused.retain(|(of, vmi), _| of != node || present.contains(vmi));
+        for attachment in attachments {
+            self.attach(node, attachment);
+        }
+    }
+
+    /// A node has lost what it knew, and with it which interface ids it has used.
+    pub fn forgot(&mut self, node: &str) {
+        if self.nodes.renew_vmis(node) {
+            self.renewed(node);
+        }
+    }
+
+    /// Drops what was attached on nodes that are gone for good: without an object, without a stream, and for pods that
+    /// are not to run there any more.
+    pub fn drop_orphans(&mut self, is_connected: impl Fn(&str) -> bool) {
+        let is_gone = |node: &str| !self.index.nodes.contains_key(node) && !is_connected(node);
+        let gone = self.index.attachments.nodes().filter(|node| is_gone(node));
+        let orphans: Vec<(String, VmiId)> = gone
+            .flat_map(|node| self.index.attachments.on_node(node))
+            .filter(|attached| !self.index.expects(attached))
+            .map(|attached| (attached.node.clone(), attached.attachment.vmi))
+            .collect();
+        for (node, vmi) in orphans {
+            self.detach(&node, vmi);
+        }
+        self.refused.retain(|(node, _), _| self.index.nodes.contains_key(node) || is_connected(node));
+    }
+
+    fn check_attachment(&self, attachment: &Attachment) -> Result<(), String> {
+        let pods = &self.config.pods;
+        if attachment.vrf != pods.vrf {
+            return Err(format!("vrf: there are no interfaces in VRF {}", attachment.vrf));
+        }
+        for &address in &attachment.addresses {
+            pods.check(address).map_err(|fault| format!("addresses: {address} {fault}"))?;
+        }
+        Ok(())
+    }
+
+    /// A node's leases changed.
+    fn renewed(&mut self, node: &str) {
+        self.nodes_changed = true;
+        self.index.dirty.nodes.insert(node.to_owned());
+    }
+}

@@ -1,0 +1,91 @@
+//! What the agent does unasked: it keeps the tables on disk, looks after interfaces that vanish, and tries the tunnel
+//! end again where it could not be opened.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::time::sleep;
+
+use super::{Agent, State};
+use crate::state::StateError;
+
+/// Tables are written to disk no more often than this.
+const STORE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often it is looked after what nobody tells.
+const TEND_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Agent {
+    /// Keeps the tables on disk up to date, off everybody's way: changes that come soon after each other are written
+    /// together. Nobody else writes them, and what was not written yet is when this is told to stop.
+    pub async fn keep_tables(self: Arc<Self>, stop: impl Future<Output = ()>) {
+        let stop = stop.shared();
+        loop {
+            let stopping = tokio::select! {
+                () = stop.clone() => true,
+                () = self.unsaved.notified() => false,
+            };
+            let agent = Arc::clone(&self);
+            let stored = tokio::task::spawn_blocking(move || agent.store_tables()).await;
+            let problem = match stored {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(problem) = problem {
+                tracing::error!("the tables could not be kept: {problem}");
+                self.unsaved.notify_one();
+            }
+            if stopping {
+                return;
+            }
+            tokio::select! {
+                () = stop.clone() => {}
+                () = sleep(STORE_INTERVAL) => {}
+            }
+        }
+    }
+
+    /// Looks after interfaces and tunnels until it is told to stop.
+    pub async fn keep_tending(self: Arc<Self>, stop: impl Future<Output = ()>) {
+        let mut stop = pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => return,
+                () = sleep(TEND_INTERVAL) => {}
+            }
+            let agent = Arc::clone(&self);
+            if let Err(error) = tokio::task::spawn_blocking(move || agent.tend()).await {
+                tracing::error!("looking after interfaces: {error}");
+            }
+        }
+    }
+
+    /// Takes interfaces that have vanished out of the tables, and opens the tunnel end where it is not open yet. Blocks.
+    ///
+    /// A vanished interface's address stays with its attachment until the runtime detaches it.
+    pub fn tend(&self) {
+        let mut state = self.state();
+        // Asked under the lock: a port that was given to another pod since would be taken for this one.
+        for port in self.plane.unplugged_ports() {
+            let gone = state.attached().find(|attachment| attachment.port == port).cloned();
+            if let Some(attachment) = gone {
+                tracing::warn!("pod {}: its interface has vanished", attachment.pod);
+                self.take_out(&mut state, &attachment, "its interface has vanished");
+            }
+        }
+        self.follow_tunnel_end(&mut state);
+    }
+
+    /// Writes the tables to disk now.
+    pub(super) fn store_tables(&self) -> Result<(), StateError> {
+        let (version, digest, records) = {
+            let state: &State = &self.state();
+            let records: Vec<_> = state.held.encoded().map(<[u8]>::to_vec).collect();
+            (state.held.version(), state.held.offered(), records)
+        };
+        self.files.tables.store(version, digest, records.iter().map(Vec::as_slice))
+    }
+}
