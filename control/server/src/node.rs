@@ -18,7 +18,7 @@ pub struct Update {
     pub version: Version,
     /// The version that the node must hold; `None`: the update is everything.
     pub base: Option<Version>,
-    /// Objects that are new or different.
+    /// Objects that are new or different, in order of their keys.
     pub puts: Vec<Arc<Encoded>>,
     /// Objects that are gone.
     pub removes: Vec<ObjectKey>,
@@ -104,8 +104,17 @@ impl NodeSync {
         &self.refused
     }
 
-    /// Whether the node has acknowledged everything.
+    /// Whether the node holds everything it is to hold, save what it refused.
     pub fn is_current(&self) -> bool {
+        self.has_nothing_to_send() && !self.has_drifted()
+    }
+
+    /// Whether the node was sent everything and is known to hold something else.
+    pub fn has_drifted(&self) -> bool {
+        matches!(self.pending, Pending::EverythingAtNextChange)
+    }
+
+    fn has_nothing_to_send(&self) -> bool {
         let nothing_pending = match &self.pending {
             Pending::Changes(keys) => keys.is_empty(),
             Pending::Everything => false,
@@ -127,7 +136,7 @@ impl NodeSync {
             in_flight.as_ref().filter(|update| (update.version, update.digest) == (version, digest))
         {
             // It applied the last update, and the acknowledgement was lost.
-            self.forget_refusals(update);
+            self.refused.clear();
             self.held = Held { version, digest, expected: update.digest };
         } else if (self.held.version, self.held.digest) == (version, digest) && version != Version::default()
         {
@@ -153,7 +162,7 @@ impl NodeSync {
 
     /// The next update, unless one is in flight or nothing is pending. `version` must be above all that were sent.
     pub fn next_update(&mut self, version: Version, view: &View) -> Option<Arc<Update>> {
-        if self.in_flight.is_some() || self.is_current() {
+        if self.in_flight.is_some() || self.has_nothing_to_send() {
             return None;
         }
         let (base, puts, removes) =
@@ -175,21 +184,26 @@ impl NodeSync {
         Some(update)
     }
 
-    /// The node says that it applied a version, with what it refused of it.
+    /// The node says that it applied a version, and everything it cannot use now: it may have come to use what it
+    /// refused before, and the other way round.
     pub fn applied(
         &mut self,
         version: Version,
         digest: Digest,
         refusals: Vec<(ObjectKey, String)>,
+        view: &View,
     ) -> Acknowledged {
         let Some(update) = self.in_flight.take_if(|update| update.version == version) else {
             return Acknowledged::Unexpected;
         };
-        self.forget_refusals(&update);
+        let before = std::mem::take(&mut self.refused);
         for (key, reason) in refusals {
-            let sent = update.puts.iter().find(|object| object.key == key).map(|object| object.digest);
-            let known = self.refused.get(&key).map(|refused| refused.digest);
-            if let Some(digest) = sent.or(known) {
+            let sent = update.puts.binary_search_by(|object| object.key.cmp(&key)).ok();
+            let digest = sent
+                .map(|place| update.puts[place].digest)
+                .or_else(|| before.get(&key).map(|refused| refused.digest))
+                .or_else(|| view.get(&key).map(|object| object.digest));
+            if let Some(digest) = digest {
                 self.refused.insert(key, Refused { reason, digest });
             }
         }
@@ -207,16 +221,6 @@ impl NodeSync {
     fn hold(&mut self, version: Version, digest: Digest, expected: Digest) {
         self.held = Held { version, digest, expected };
         self.pending = Pending::Changes(BTreeSet::new());
-    }
-
-    /// What an update touches is judged anew by the node.
-    fn forget_refusals(&mut self, update: &Update) {
-        if update.base.is_none() {
-            self.refused.clear();
-        }
-        keys(update).for_each(|key| {
-            self.refused.remove(key);
-        });
     }
 
     fn without_refused(&self, mut digest: Digest) -> Digest {

@@ -158,8 +158,9 @@ impl Nodes {
         if let Some((other, taken)) = blocks.find(|(_, other)| overlap(*other, prefix)) {
             return Err(BlockFault::Taken(other.clone(), taken));
         }
-        let mut left = self.left_behind().filter(|(name, block)| *name != node && overlap(*block, prefix));
-        if let Some((other, used)) = left.find(|(_, block)| in_use(*block)) {
+        let is_another = |(name, block): &(&str, IpNet)| *name != node && overlap(*block, prefix);
+        let used = self.left_behind().filter(is_another).find(|(_, block)| in_use(*block));
+        if let Some((other, used)) = used {
             return Err(BlockFault::InUse(other.to_owned(), used));
         }
         self.forget_left_behind(prefix);

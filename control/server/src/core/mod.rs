@@ -202,8 +202,12 @@ impl Core {
 
     fn take_event(&mut self, event: Event) {
         match event {
-            Event::Apply(object, origin) => self.model.apply(&object, origin),
-            Event::Delete(reference) => self.model.delete(&reference),
+            Event::Changes { put, removed } => {
+                for (object, origin) in put {
+                    self.model.apply(&object, origin);
+                }
+                removed.iter().for_each(|reference| self.model.delete(reference));
+            }
             Event::Reset(kind, objects) => {
                 self.model.reset(kind, &objects);
                 self.unlisted.remove(&kind);

@@ -51,10 +51,24 @@ impl Pair {
         self.node.next_update(Version(self.version), &self.published.view("n1", &BTreeSet::new()))
     }
 
+    fn applied(&mut self, version: Version, digest: Digest, refused: &[u8]) -> Acknowledged {
+        let refusals = refused.iter().map(|&number| (key(number), "why not".to_owned())).collect();
+        self.node.applied(version, digest, refusals, &self.published.view("n1", &BTreeSet::new()))
+    }
+
+    /// The digest of everything but these.
+    fn digest_without(&self, refused: &[u8]) -> Digest {
+        let networks = BTreeSet::new();
+        let view = self.published.view("n1", &networks);
+        let mut digest = view.digest();
+        refused.iter().for_each(|&number| digest.remove(view.get(&key(number)).unwrap().digest));
+        digest
+    }
+
     /// Sends what is pending and has it acknowledged.
     fn exchange(&mut self) -> Arc<Update> {
         let update = self.update().unwrap();
-        assert_eq!(self.node.applied(update.version, update.digest, Vec::new()), Acknowledged::AsSent);
+        assert_eq!(self.applied(update.version, update.digest, &[]), Acknowledged::AsSent);
         update
     }
 }
@@ -110,11 +124,12 @@ fn drift_is_repaired_once_and_then_at_the_next_change() {
     pair.exchange();
     pair.set(Layer::Fabric, 2, Some(NextHop::Discard));
     let delta = pair.update().unwrap();
-    assert_eq!(pair.node.applied(delta.version, Digest::default(), Vec::new()), Acknowledged::Drifted);
+    assert_eq!(pair.applied(delta.version, Digest::default(), &[]), Acknowledged::Drifted);
     let full = pair.update().unwrap();
     assert_eq!(full.base, None);
-    assert_eq!(pair.node.applied(full.version, Digest::default(), Vec::new()), Acknowledged::Drifted);
+    assert_eq!(pair.applied(full.version, Digest::default(), &[]), Acknowledged::Drifted);
     assert!(pair.update().is_none(), "sending the same again would go on for ever");
+    assert!(pair.node.has_drifted() && !pair.node.is_current(), "but it is not what it should be");
     pair.set(Layer::Fabric, 3, Some(NextHop::Discard));
     assert_eq!(pair.exchange().base, None);
 }
@@ -127,8 +142,7 @@ fn refused_objects_are_left_out_of_the_digest_until_they_are_sent_again() {
     let before = pair.digest();
     pair.set(Layer::Fabric, 2, Some(NextHop::Discard));
     let update = pair.update().unwrap();
-    let refusals = vec![(key(2), "why not".to_owned())];
-    assert_eq!(pair.node.applied(update.version, before, refusals), Acknowledged::AsSent);
+    assert_eq!(pair.applied(update.version, before, &[2]), Acknowledged::AsSent);
     assert_eq!(pair.node.refused()[&key(2)].reason, "why not");
     // The node comes back as it was.
     pair.hello(update.version.0, before);
@@ -140,13 +154,35 @@ fn refused_objects_are_left_out_of_the_digest_until_they_are_sent_again() {
 }
 
 #[test]
+fn a_refusal_that_the_node_lifts_by_itself_is_no_drift() {
+    let mut pair = Pair::new();
+    pair.hello(0, Digest::default());
+    pair.exchange();
+    for number in [2, 3] {
+        pair.set(Layer::Fabric, number, Some(NextHop::Discard));
+    }
+    let update = pair.update().unwrap();
+    let digest = pair.digest_without(&[2, 3]);
+    assert_eq!(pair.applied(update.version, digest, &[2, 3]), Acknowledged::AsSent);
+    // Something that 2 was waiting for comes; what comes is no good for 1, which it had taken.
+    pair.set(Layer::Fabric, 4, Some(NextHop::Discard));
+    let update = pair.update().unwrap();
+    let digest = pair.digest_without(&[1, 3]);
+    assert_eq!(pair.applied(update.version, digest, &[1, 3]), Acknowledged::AsSent);
+    assert_eq!(pair.node.refused().keys().collect::<Vec<_>>(), [&key(1), &key(3)]);
+    pair.set(Layer::Fabric, 5, Some(NextHop::Discard));
+    pair.exchange();
+    assert!(pair.node.refused().is_empty());
+}
+
+#[test]
 fn only_what_is_in_flight_can_be_acknowledged() {
     let mut pair = Pair::new();
     pair.hello(0, Digest::default());
     let update = pair.update().unwrap();
     assert!(pair.update().is_none(), "one at a time");
     let wrong = Version(update.version.0 + 1);
-    assert_eq!(pair.node.applied(wrong, update.digest, Vec::new()), Acknowledged::Unexpected);
-    assert_eq!(pair.node.applied(update.version, update.digest, Vec::new()), Acknowledged::AsSent);
-    assert_eq!(pair.node.applied(update.version, update.digest, Vec::new()), Acknowledged::Unexpected);
+    assert_eq!(pair.applied(wrong, update.digest, &[]), Acknowledged::Unexpected);
+    assert_eq!(pair.applied(update.version, update.digest, &[]), Acknowledged::AsSent);
+    assert_eq!(pair.applied(update.version, update.digest, &[]), Acknowledged::Unexpected);
 }

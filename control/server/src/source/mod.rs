@@ -5,22 +5,22 @@ mod folder;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
-use vrouter_control_model::{Kind, KubeObject, ObjectRef, Problem};
+use vrouter_control_model::{Kind, KubeObject, ObjectRef, Origin, Problem};
 
 pub use folder::Folder;
 
 use crate::core::Command;
 
-/// Where an object came from, for messages.
-pub type Origin = Arc<str>;
-
 /// What a source says.
 #[derive(Debug)]
 pub enum Event {
-    /// An object is new or different.
-    Apply(Arc<KubeObject>, Origin),
-    /// An object is gone.
-    Delete(ObjectRef),
+    /// Objects came and went at one time: nobody sees only a part of it.
+    Changes {
+        /// Those that are new or different.
+        put: Vec<(Arc<KubeObject>, Origin)>,
+        /// Those that are gone.
+        removed: Vec<ObjectRef>,
+    },
     /// These are all objects of a kind. Nothing is published before every kind was listed once.
     Reset(Kind, Vec<(Arc<KubeObject>, Origin)>),
     /// These are all of the source's own problems: what it could not read at all.

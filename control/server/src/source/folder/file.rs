@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_yaml_ng::Value;
-use vrouter_control_model::{KubeObject, ObjectRef, Problem};
+use vrouter_control_model::{KubeObject, ObjectRef, Origin, Problem};
 
 use super::document::{self, Item};
-use crate::source::Origin;
 
 /// What a file says.
 #[derive(Debug, Default)]

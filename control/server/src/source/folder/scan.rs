@@ -3,25 +3,30 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use vrouter_control_model::{Kind, KubeObject, ObjectRef, Problem};
+use vrouter_control_model::{Kind, KubeObject, ObjectRef, Origin, Problem};
 
 use super::file::Contents;
-use crate::source::{Event, Origin};
+use crate::source::Event;
 
 /// A file that was changed this recently when it was read may change again without its time telling.
 const CLOCK_GRAIN: Duration = Duration::from_secs(1);
+
+/// Objects with where they are defined.
+type Objects = BTreeMap<ObjectRef, (Arc<KubeObject>, Origin)>;
 
 /// What the folder held when it was last looked at.
 pub struct Scanner {
     root: PathBuf,
     files: BTreeMap<PathBuf, ReadFile>,
-    objects: BTreeMap<ObjectRef, (Arc<KubeObject>, Origin)>,
+    objects: Objects,
     problems: Vec<Problem>,
+    /// Whether everything could be read once. Before, what is not seen may be there all the same.
     listed: bool,
 }
 
@@ -41,45 +46,53 @@ impl Scanner {
         Self { root, files: BTreeMap::new(), objects: BTreeMap::new(), problems: Vec::new(), listed: false }
     }
 
-    /// Looks, and says what is different. The first time it lists every kind.
+    /// Looks, and says what is different. The first time that everything can be read it lists every kind.
     pub fn scan(&mut self) -> Vec<Event> {
+        let mut unread = Vec::new();
         let mut problems = Vec::new();
-        let paths = self.paths(&mut problems);
+        let paths = self.paths(&mut unread);
         self.files.retain(|path, _| paths.contains(path));
         for path in paths {
-            self.read(path, &mut problems);
+            let Err(error) = self.read(&path) else { continue };
+            let problem = self.problem(&path, format!("cannot be read: {error}"));
+            match error.kind() {
+                // There is no object in it, which a second look would not change.
+                io::ErrorKind::InvalidData | io::ErrorKind::NotFound => problems.push(problem),
+                _ => unread.push(problem),
+            }
         }
+        let everything_read = unread.is_empty();
+        problems.append(&mut unread);
         let objects = self.merge(&mut problems);
-        let mut events = self.difference(&objects);
+        let mut events = Vec::new();
+        if self.listed {
+            events.extend(self.difference(&objects));
+        } else if everything_read {
+            events.extend(list(&objects));
+        }
         if problems != self.problems {
             for problem in problems.iter().filter(|problem| !self.problems.contains(problem)) {
                 tracing::warn!("{problem}");
             }
             events.push(Event::Problems(problems.clone()));
         }
-        (self.objects, self.problems, self.listed) = (objects, problems, true);
+        (self.objects, self.problems) = (objects, problems);
+        self.listed |= everything_read;
         events
     }
 
     /// All YAML files. Where a folder cannot be read, what is known of it stays.
-    fn paths(&self, problems: &mut Vec<Problem>) -> BTreeSet<PathBuf> {
+    fn paths(&self, unread: &mut Vec<Problem>) -> BTreeSet<PathBuf> {
         let mut paths = BTreeSet::new();
         let mut folders = vec![self.root.clone()];
         while let Some(folder) = folders.pop() {
-            let entries = fs::read_dir(&folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
-            match entries {
-                Ok(entries) => {
-                    for path in entries.into_iter().map(|entry| entry.path()).filter(|path| !is_hidden(path))
-                    {
-                        if path.is_dir() {
-                            folders.push(path);
-                        } else if is_yaml(&path) {
-                            paths.insert(path);
-                        }
-                    }
+            match look_into(&folder) {
+                Ok(Inside { folders: inner, files }) => {
+                    folders.extend(inner);
+                    paths.extend(files);
                 }
                 Err(error) => {
-                    problems.push(self.problem(&folder, format!("cannot be read: {error}")));
+                    unread.push(self.problem(&folder, format!("cannot be read: {error}")));
                     paths.extend(self.files.keys().filter(|path| path.starts_with(&folder)).cloned());
                 }
             }
@@ -87,28 +100,24 @@ impl Scanner {
         paths
     }
 
-    fn read(&mut self, path: PathBuf, problems: &mut Vec<Problem>) {
-        let stamp = stamp(&path);
-        if stamp.is_some() && self.files.get(&path).is_some_and(|known| known.stamp == stamp) {
-            return;
+    fn read(&mut self, path: &Path) -> io::Result<()> {
+        let stamp = stamp(path);
+        if stamp.is_some() && self.files.get(path).is_some_and(|known| known.stamp == stamp) {
+            return Ok(());
         }
-        let label = self.label(&path);
-        match fs::read_to_string(&path) {
-            Ok(text) => {
-                let text_hash = hash(&text);
-                let contents = match self.files.remove(&path) {
-                    Some(known) if known.text_hash == text_hash => known.contents,
-                    known => Contents::read(&label, &text, known.as_ref().map(|known| &known.contents)),
-                };
-                self.files.insert(path, ReadFile { stamp, text_hash, contents });
-            }
-            Err(error) => problems.push(self.problem(&path, format!("cannot be read: {error}"))),
-        }
+        let text = fs::read_to_string(path)?;
+        let text_hash = hash(&text);
+        let contents = match self.files.remove(path) {
+            Some(known) if known.text_hash == text_hash => known.contents,
+            known => Contents::read(&self.label(path), &text, known.as_ref().map(|known| &known.contents)),
+        };
+        self.files.insert(path.to_owned(), ReadFile { stamp, text_hash, contents });
+        Ok(())
     }
 
     /// All objects of all files. Of two with one name the one in the first file, by name, counts.
-    fn merge(&self, problems: &mut Vec<Problem>) -> BTreeMap<ObjectRef, (Arc<KubeObject>, Origin)> {
-        let mut objects: BTreeMap<ObjectRef, (Arc<KubeObject>, Origin)> = BTreeMap::new();
+    fn merge(&self, problems: &mut Vec<Problem>) -> Objects {
+        let mut objects = Objects::new();
         for file in self.files.values() {
             problems.extend(file.contents.problems.iter().cloned());
             for (reference, object, origin) in &file.contents.objects {
@@ -127,24 +136,20 @@ impl Scanner {
         objects
     }
 
-    fn difference(&self, objects: &BTreeMap<ObjectRef, (Arc<KubeObject>, Origin)>) -> Vec<Event> {
-        if !self.listed {
-            let of_kind = |kind| objects.iter().filter(move |(reference, _)| reference.kind == kind);
-            return Kind::ALL
-                .into_iter()
-                .map(|kind| Event::Reset(kind, of_kind(kind).map(|(_, object)| object.clone()).collect()))
-                .collect();
-        }
-        let gone = self.objects.keys().filter(|reference| !objects.contains_key(reference));
-        let new = objects.iter().filter(|(reference, (object, origin))| {
-            let known = self.objects.get(reference);
-            !known.is_some_and(|(known, from)| {
+    fn difference(&self, objects: &Objects) -> Option<Event> {
+        let is_known = |reference: &ObjectRef, (object, origin): &(Arc<KubeObject>, Origin)| {
+            self.objects.get(reference).is_some_and(|(known, from)| {
                 (Arc::ptr_eq(known, object) || known == object) && from == origin
             })
-        });
-        gone.map(|reference| Event::Delete(reference.clone()))
-            .chain(new.map(|(_, (object, origin))| Event::Apply(object.clone(), origin.clone())))
-            .collect()
+        };
+        let put: Vec<_> = objects
+            .iter()
+            .filter(|(reference, object)| !is_known(reference, object))
+            .map(|(_, object)| object.clone())
+            .collect();
+        let removed: Vec<_> =
+            self.objects.keys().filter(|reference| !objects.contains_key(reference)).cloned().collect();
+        (!put.is_empty() || !removed.is_empty()).then_some(Event::Changes { put, removed })
     }
 
     fn problem(&self, path: &Path, message: String) -> Problem {
@@ -158,6 +163,39 @@ impl Scanner {
             _ => path.display().to_string(),
         }
     }
+}
+
+/// Every kind with all its objects.
+fn list(objects: &Objects) -> impl Iterator<Item = Event> {
+    let of_kind = |kind| objects.iter().filter(move |(reference, _)| reference.kind == kind);
+    Kind::ALL
+        .into_iter()
+        .map(move |kind| Event::Reset(kind, of_kind(kind).map(|(_, object)| object.clone()).collect()))
+}
+
+/// What is in a folder and is looked at.
+#[derive(Default)]
+struct Inside {
+    folders: Vec<PathBuf>,
+    files: Vec<PathBuf>,
+}
+
+fn look_into(folder: &Path) -> io::Result<Inside> {
+    let mut inside = Inside::default();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if is_hidden(&path) {
+            continue;
+        }
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => inside.folders.push(path),
+            // Reading it will say what is wrong with it.
+            _ if is_yaml(&path) => inside.files.push(path),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(inside)
 }
 
 fn hash(text: &str) -> u64 {
