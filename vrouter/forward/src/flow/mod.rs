@@ -5,26 +5,33 @@
 //! is private memory and is built anew at start. Finding and touching an established flow takes no lock and no
 //! allocation.
 
+mod ageing;
+mod config;
 mod index;
 mod key;
 mod quiescence;
 mod record;
+mod recovery;
+mod reserve;
 mod slot;
 mod sync;
 mod table;
 mod tcp;
 
+pub use config::{FlowConfig, Timeouts};
 pub use key::{FlowKey, Origin};
 pub use quiescence::Boundary;
 pub(crate) use quiescence::Quiescence;
 pub use record::{FlowRecord, FlowState};
+pub use recovery::Recovered;
 pub use slot::{LAYOUT_VERSION, Slot};
-pub use table::{FlowConfig, FlowShare, FlowTable, Recovered, Timeouts};
+pub use table::{FlowShare, FlowTable};
 
 pub(crate) use key::KeyHasher;
+pub(crate) use reserve::WorkerFlows;
 pub use slot::Direction;
 pub(crate) use slot::{Actions, FlowIndex, NewFlow, PackedNextHop};
-pub(crate) use table::{Installed, WorkerFlows, tenths};
+pub(crate) use table::{Installed, tenths};
 pub use tcp::ConnectionState;
 pub(crate) use tcp::Seen;
 

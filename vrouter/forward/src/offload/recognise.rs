@@ -13,11 +13,9 @@ use super::layout::Layout;
 use crate::frame::{Checksum, Offload, SegmentKind, Segmentation};
 use crate::parse::read_u16;
 
-/// What is longer than this and has a partial checksum was not made for a wire.
-const LONGEST_ON_A_WIRE: usize = 1514;
-
 /// A super-frame's segments were to be of this size, as far as is known. To TCP any size is right; this one fits every
-/// link that IPv6 may use, with all headers.
+/// link that IPv6 may use, with all headers. So a single packet that was never to be cut may as well be taken for a
+/// super-frame: it does no harm, whereas a super-frame taken for a packet fits no link, however often it is sent again.
 const ASSUMED_SIZE: NonZeroU16 = NonZeroU16::new(1180).unwrap();
 
 /// The offload of a frame that comes without an offload header. Its checksum is valid; or partial, if it is just the
@@ -27,7 +25,6 @@ pub fn recognise(frame: &[u8]) -> Offload {
     let checksum = recognise_checksum(frame, &layout);
     let is_super_frame = layout.kind() == SegmentKind::Tcp
         && matches!(checksum, Checksum::Partial { .. })
-        && layout.end() > LONGEST_ON_A_WIRE
         && layout.payload_len() > usize::from(ASSUMED_SIZE.get());
     let segmentation = Segmentation { kind: layout.kind(), size: ASSUMED_SIZE };
     Offload { checksum, segmentation: is_super_frame.then_some(segmentation) }
@@ -40,10 +37,11 @@ fn recognise_checksum(frame: &[u8], layout: &Layout) -> Checksum {
     let seed = pseudo_header_sum(frame, layout, covered.len());
     if layout.kind() == SegmentKind::Udp && field == 0 {
         Checksum::Unverified
+    } else if field == seed {
+        // By chance it may be valid too. Then completing it changes nothing.
+        Checksum::Partial { start: start as u16, offset: offset as u16 }
     } else if add(seed, sum(covered)) == 0xffff {
         Checksum::Valid
-    } else if field == seed {
-        Checksum::Partial { start: start as u16, offset: offset as u16 }
     } else {
         Checksum::Unverified
     }
@@ -53,6 +51,7 @@ fn recognise_checksum(frame: &[u8], layout: &Layout) -> Checksum {
 mod tests {
     use super::*;
     use crate::offload::testing::{Segment, leave_checksum};
+    use crate::offload::{finish_checksum, has_valid_checksum};
     use crate::parse::write_u16;
 
     #[test]
@@ -73,14 +72,33 @@ mod tests {
     }
 
     #[test]
-    fn a_super_frame_is_recognised_by_being_too_long_and_incomplete() {
+    fn a_partial_checksum_that_happens_to_be_valid_is_partial_and_stays_as_it_is() {
+        for segment in Segment::all() {
+            let mut frame = leave_checksum(&segment.payload(20_000).build());
+            let layout = Layout::of(frame.bytes()).unwrap();
+            // The payload that brings the sum to what the checksum says.
+            write_u16(frame.bytes_mut(), layout.payload(), 0);
+            let covered = layout.transport()..layout.end();
+            let seed = pseudo_header_sum(frame.bytes(), &layout, covered.len());
+            let missing = !add(seed, sum(&frame.bytes()[covered]));
+            write_u16(frame.bytes_mut(), layout.payload(), missing);
+            assert!(has_valid_checksum(frame.bytes(), &layout));
+            assert_eq!(recognise(frame.bytes()).checksum, frame.offload.checksum);
+            let before = frame.bytes().to_vec();
+            finish_checksum(&mut frame);
+            assert_eq!(frame.bytes(), before);
+        }
+    }
+
+    #[test]
+    fn a_super_frame_is_recognised_by_being_long_and_incomplete() {
         for segment in Segment::all() {
             let is_tcp = segment.kind == SegmentKind::Tcp;
-            for (payload, is_too_long) in [(1_300, false), (20_000, true)] {
+            for (payload, is_long) in [(1_180, false), (1_181, true), (20_000, true)] {
                 let whole = segment.clone().payload(payload).build();
                 assert_eq!(recognise(&whole).segmentation, None);
                 let seen = recognise(leave_checksum(&whole).bytes()).segmentation;
-                assert_eq!(seen.is_some(), is_too_long && is_tcp);
+                assert_eq!(seen.is_some(), is_long && is_tcp);
             }
         }
     }
