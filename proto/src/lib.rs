@@ -1,10 +1,15 @@
 //! The wire contract: the types and services that `vrouter/v1/*.proto` define, their translation to and from the domain
-//! types, and the digest that both ends of the control channel must compute alike. Nothing else.
+//! types, the digest that both ends of the control channel must compute alike, and what every user of the local socket
+//! needs. Nothing else.
 
 pub mod convert;
 mod digest;
+mod interface_name;
+mod socket;
 
 pub use digest::{Digest, object_digest};
+pub use interface_name::is_interface_name;
+pub use socket::connect;
 
 /// The generated messages and services of package `vrouter.v1`.
 #[allow(missing_docs, clippy::all)]

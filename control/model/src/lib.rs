@@ -25,7 +25,7 @@ mod tables;
 
 pub use allocate::{State, StateChange};
 pub use config::{ModelConfig, VirtualNetwork};
-pub use document::{Document, DocumentKind};
+pub use document::{Document, DocumentKind, Selection};
 pub use error::ModelError;
 pub use family::Family;
 pub use index::{Attachment, Origin};

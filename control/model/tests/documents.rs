@@ -5,7 +5,7 @@ mod common;
 
 use common::{Cluster, pod, running, service};
 use serde_json::{Value, json};
-use vrouter_control_model::DocumentKind;
+use vrouter_control_model::{DocumentKind, Selection};
 
 fn cluster() -> Cluster {
     let mut cluster = Cluster::with_two_nodes();
@@ -84,5 +84,21 @@ fn collect_references(value: &Value, references: &mut Vec<(String, Value, Value)
         Value::Object(fields) => fields.values().for_each(|value| collect_references(value, references)),
         Value::Array(items) => items.iter().for_each(|value| collect_references(value, references)),
         _ => {}
+    }
+}
+
+#[test]
+fn each_object_is_found_by_its_name() {
+    let cluster = cluster();
+    for (kind, ..) in DocumentKind::NAMES {
+        let all = cluster.model.documents(kind, Selection::All);
+        assert!(!all.is_empty(), "{kind}");
+        for document in &all {
+            let name = document.name();
+            let found = cluster.model.documents(kind, Selection::Named(&name));
+            let names: Vec<_> = found.iter().map(|document| document.name()).collect();
+            assert_eq!(names, [name], "{kind}");
+        }
+        assert!(cluster.model.documents(kind, Selection::Named("default/nobody")).is_empty());
     }
 }

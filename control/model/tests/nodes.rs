@@ -171,3 +171,72 @@ fn what_a_node_does_not_report_any_more_is_gone() {
     assert_eq!(cluster.route("n2", "10.244.7.2/32"), Some(NextHop::Tunnel(n1)));
     assert!(cluster.route("n1", "10.244.7.3/32").is_some());
 }
+
+#[test]
+fn a_block_in_use_is_nobody_elses() {
+    // Of a node that is gone.
+    let mut cluster = Cluster::with_two_nodes();
+    cluster.attach("n1", 1, "default/web-0", &["10.244.1.5"]);
+    cluster.delete(Kind::Node, "n1");
+    cluster.apply(with_blocks("n3", "172.30.0.3", &["10.244.1.0/24"]));
+    let problem = "n3.yaml: Node n3: spec.podCIDRs[0]: 10.244.1.0/24 overlaps 10.244.1.0/24, where pods of node n1 still have addresses";
+    assert_eq!(cluster.problems(), [problem]);
+    cluster.detach("n1", 1);
+    assert_eq!(cluster.leases("n3")[0], "10.244.1.0/24");
+    assert!(cluster.problems().is_empty());
+
+    // Taken from a node that stays.
+    let mut cluster = Cluster::with_two_nodes();
+    cluster.attach("n1", 1, "default/web-0", &["10.244.1.5"]);
+    cluster.apply(with_blocks("n1", "172.30.0.1", &["10.244.9.0/24"]));
+    let mut restarted = Cluster::from_state(cluster.saved_state());
+    for cluster in [&mut cluster, &mut restarted] {
+        cluster.record(with_blocks("n1", "172.30.0.1", &["10.244.9.0/24"]));
+        cluster.record(node("n2", "172.30.0.2"));
+        cluster.record(node("n4", "172.30.0.4"));
+        cluster.apply(with_blocks("n3", "172.30.0.3", &["10.244.1.0/25"]));
+        assert_eq!(cluster.leases("n4")[0], "10.244.3.0/24", "it is not picked either");
+        assert!(cluster.problems()[0].contains("where pods of node n1 still have addresses"));
+        // Its own node may have it back.
+        cluster.apply(with_blocks("n1", "172.30.0.1", &["10.244.1.0/24"]));
+        assert_eq!(cluster.leases("n1")[0], "10.244.1.0/24");
+        cluster.apply(with_blocks("n1", "172.30.0.1", &["10.244.9.0/24"]));
+        cluster.detach("n1", 1);
+        assert_eq!(cluster.leases("n3")[0], "10.244.1.0/25");
+        assert!(cluster.problems().is_empty());
+    }
+}
+
+#[test]
+fn one_family_carries_all_tunnels() {
+    let mut cluster = Cluster::new();
+    cluster.apply(node("n6", "fd00::6"));
+    assert_eq!(router(&cluster, "n6").unwrap().address.to_string(), "fd00::6");
+    cluster.apply(node("n4", "172.30.0.4"));
+    assert!(router(&cluster, "n6").is_none() && router(&cluster, "n4").is_some());
+    assert_eq!(
+        cluster.problems(),
+        [
+            "n6.yaml: Node n6: status.addresses: fd00::6 is not IPv4, as the tunnels of this cluster are: none reaches this node"
+        ]
+    );
+    cluster.apply(node("m6", "fd00::7"));
+    assert!(router(&cluster, "n6").is_some() && router(&cluster, "n4").is_none(), "most nodes decide");
+    cluster.delete(Kind::Node, "n4");
+    assert!(router(&cluster, "n6").is_some() && cluster.problems().is_empty());
+}
+
+#[test]
+fn a_kernel_node_of_another_vni_or_of_none_that_can_be_read() {
+    let mut cluster = Cluster::with_two_nodes();
+    let mut node = kernel("k1", "10.244.9.0/24", "02:aa:00:00:00:01");
+    let annotation = &mut node["metadata"]["annotations"]["flannel.alpha.coreos.com/backend-data"];
+    *annotation = json!("{\"VNI\":7,\"VtepMAC\":\"02:aa:00:00:00:01\"}");
+    cluster.apply(node.clone());
+    assert!(cluster.problems()[0].contains("VNI 7 is not the pod network's, which is 1"));
+    node["metadata"]["annotations"]["flannel.alpha.coreos.com/backend-data"] = json!("{");
+    cluster.apply(node);
+    assert!(router(&cluster, "k1").is_none() && cluster.leases("k1").is_empty(), "it is not taken for ours");
+    assert_eq!(cluster.route("n1", "10.244.9.0/24"), None);
+    assert_eq!(cluster.problems().len(), 1);
+}

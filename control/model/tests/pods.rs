@@ -193,3 +193,33 @@ fn np_13_a_pod_that_ended_owns_no_address() {
     cluster.apply(pod("web-0", "web", "n1", running("10.244.1.5", true)));
     assert_eq!(cluster.listeners("default/web", "TCP/80")[0].members[0].name, "default/web-0");
 }
+
+#[test]
+fn a_member_with_another_interface_is_another_member() {
+    let member = |cluster: &Cluster| cluster.listeners("default/web", "TCP/80")[0].members[0].clone();
+    let mut cluster = Cluster::with_two_nodes();
+    cluster.record(service("web", json!({ "selector": { "app": "web" }, "ports": [{ "port": 80 }] })));
+    cluster.apply(pod("web-0", "web", "n1", running("10.244.1.5", true)));
+    let stated = member(&cluster).id;
+    cluster.attach("n1", 7, "default/web-0", &["10.244.1.5"]);
+    assert_eq!(member(&cluster).id, stated, "its interface has only become known");
+    cluster.attach("n1", 8, "default/web-0", &["10.244.1.5"]);
+    let second = member(&cluster);
+    assert!(second.id > stated && second.vmi.unwrap().get() == 8);
+    // Also where the old interface goes before the new one comes.
+    cluster.detach("n1", 7);
+    cluster.detach("n1", 8);
+    assert_eq!((member(&cluster).id, member(&cluster).vmi), (second.id, None));
+    cluster.attach("n1", 9, "default/web-0", &["10.244.1.5"]);
+    assert!(member(&cluster).id > second.id);
+}
+
+#[test]
+fn a_mirror_pod_goes_by_the_uid_of_the_static_one() {
+    let mut cluster = Cluster::with_two_nodes();
+    let mut mirror = pod("web-0", "web", "n1", json!({}));
+    mirror["metadata"]["uid"] = "of-the-object".into();
+    mirror["metadata"]["annotations"] = json!({ "kubernetes.io/config.mirror": "of-the-pod" });
+    cluster.apply(mirror);
+    assert_eq!(cluster.binding("n1", "default/web-0").unwrap().uid, "of-the-pod");
+}

@@ -110,23 +110,27 @@ fn faults_of_nodes() {
         node["metadata"]["annotations"] = json!({ name: value });
         node
     };
-    for (node, problem) in [
+    for (node, problem, leases) in [
         (
             json!({ "kind": "Node", "apiVersion": "v1", "metadata": { "name": "n1" } }),
             "status.addresses: no usable InternalIP",
+            2,
         ),
-        (node("n1", "172.30.0"), "status.addresses[0].address: \"172.30.0\" is not an IP address"),
+        (node("n1", "172.30.0"), "status.addresses[0].address: \"172.30.0\" is not an IP address", 2),
         (
             annotated("flannel.alpha.coreos.com/backend-data", "{"),
             "metadata.annotations[flannel.alpha.coreos.com/backend-data]: not flannel's VXLAN data",
+            0,
         ),
         (
             annotated("flannel.alpha.coreos.com/backend-data", "{\"VtepMAC\":\"02:xx\"}"),
             "metadata.annotations[flannel.alpha.coreos.com/backend-data]: VtepMAC: \"02:xx\" is not a MAC address",
+            0,
         ),
         (
             annotated("flannel.alpha.coreos.com/public-ip", "here"),
             "metadata.annotations[flannel.alpha.coreos.com/public-ip]: \"here\" is not an IP address",
+            2,
         ),
     ] {
         let mut cluster = Cluster::new();
@@ -136,7 +140,7 @@ fn faults_of_nodes() {
             problems.iter().any(|line| line.contains(&format!("n1.yaml: Node n1: {problem}"))),
             "{problems:?}"
         );
-        assert_eq!(cluster.leases("n1").len(), 2, "the rest of the node is used");
+        assert_eq!(cluster.leases("n1").len(), leases, "{problem}");
     }
 }
 

@@ -352,3 +352,21 @@ fn an_address_that_went_to_another_pod_is_no_longer_the_member_that_left() {
     cluster.attach("n1", 2, "default/other", &["10.244.1.5"]);
     assert!(cluster.listeners("default/web", "TCP/80")[0].members.is_empty());
 }
+
+#[test]
+fn what_is_asked_for_and_not_served_is_no_fault() {
+    let fields = |spec: serde_json::Value| -> Vec<String> {
+        let service = service("web", spec);
+        let mut cluster = Cluster::new();
+        cluster.apply(service.clone());
+        assert!(cluster.problems().is_empty());
+        common::object(service).unserved().into_iter().map(|finding| finding.field).collect()
+    };
+    let ports = json!([{ "port": 80 }]);
+    assert!(fields(json!({ "ports": ports, "sessionAffinity": "None", "externalIPs": [] })).is_empty());
+    let more = json!({
+        "ports": ports, "type": "LoadBalancer", "externalIPs": ["192.0.2.1"], "sessionAffinity": "ClientIP",
+        "externalTrafficPolicy": "Local", "internalTrafficPolicy": "Local",
+    });
+    assert_eq!(fields(more).len(), 5);
+}

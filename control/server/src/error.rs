@@ -13,6 +13,9 @@ pub enum ServerError {
     /// Neither certificates nor the explicit flag were given.
     #[error("give --tls-ca, --tls-cert and --tls-key for mutual TLS, or --insecure for plaintext (the lab)")]
     NoTransport,
+    /// Two controllers cannot share their files.
+    #[error("another controller is running: it holds {}", .0.display())]
+    Running(PathBuf),
     /// A file cannot be read.
     #[error("{what} {}: {error}", path.display())]
     File {

@@ -13,9 +13,11 @@ pub mod args;
 pub mod core;
 mod error;
 mod grpc;
+mod lock;
 mod node;
 mod published;
 mod serve;
+mod socket;
 pub mod source;
 mod store;
 

@@ -1,13 +1,11 @@
 //! Putting the parts together and listening.
 
 use std::fs;
-use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
@@ -20,6 +18,7 @@ use crate::ServerError;
 use crate::args::{Args, Transport};
 use crate::core::Core;
 use crate::grpc::{ControlService, InspectService};
+use crate::socket::Socket;
 use crate::source::{EventSender, Folder};
 use crate::store::Store;
 
@@ -34,7 +33,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Running {
     /// Where it listens.
     pub address: SocketAddr,
-    socket: PathBuf,
+    socket: Socket,
     stop: watch::Sender<bool>,
     tasks: JoinSet<&'static str>,
 }
@@ -61,9 +60,7 @@ impl Running {
             tracing::debug!("streams are still open; leaving them");
             self.tasks.abort_all();
         }
-        if let Err(error) = fs::remove_file(&self.socket) {
-            tracing::debug!(socket = %self.socket.display(), %error, "the socket is gone already");
-        }
+        self.socket.close();
     }
 }
 
@@ -76,11 +73,7 @@ pub async fn start(args: &Args) -> Result<Running, ServerError> {
     let listen_error = |error| ServerError::Listen { address: args.listen, error };
     let tcp = TcpListener::bind(args.listen).await.map_err(listen_error)?;
     let address = tcp.local_addr().map_err(listen_error)?;
-    let unix = bind_unix(&args.socket).map_err(|error| ServerError::File {
-        what: "socket",
-        path: args.socket.clone(),
-        error,
-    })?;
+    let (socket, unix) = Socket::open(&args.socket)?;
 
     let control = ControlServer::new(ControlService::new(commands.clone()))
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -94,10 +87,10 @@ pub async fn start(args: &Args) -> Result<Running, ServerError> {
     let over_tcp = secured(&transport)?
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        .add_service(health)
+        .add_service(health.clone())
         .add_service(control)
         .add_service(inspect.clone());
-    let over_unix = Server::builder().add_service(inspect);
+    let over_unix = Server::builder().add_service(health).add_service(inspect);
 
     let (stop, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
@@ -116,7 +109,7 @@ pub async fn start(args: &Args) -> Result<Running, ServerError> {
         "the unix listener"
     });
     tracing::info!(%address, socket = %args.socket.display(), manifests = %args.manifests.display(), "serving");
-    Ok(Running { address, socket: args.socket.clone(), stop, tasks })
+    Ok(Running { address, socket, stop, tasks })
 }
 
 fn report(served: Result<(), tonic::transport::Error>) {
@@ -153,21 +146,4 @@ fn secured(transport: &Transport) -> Result<Server, ServerError> {
 
 fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, ServerError> {
     fs::read(path).map_err(|error| ServerError::File { what, path: path.to_owned(), error })
-}
-
-/// Binds a socket that only its owner can use. One that nobody listens at any more is replaced.
-fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        return Err(io::Error::new(io::ErrorKind::AddrInUse, "another controller listens there"));
-    }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
 }

@@ -6,16 +6,20 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use vrouter_control_model::{State, StateChange};
 
 use crate::ServerError;
+use crate::lock::Lock;
 
 /// The layout of the files.
 const FORMAT: u32 = 1;
 /// A journal of this many bytes is replaced by a snapshot.
 const LARGE_JOURNAL: u64 = 4 << 20;
+/// No controller counts up to here, and counting on from here never comes to an end.
+const VERSION_LIMIT: u64 = 1 << 63;
 
 /// What every save tells besides the state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,11 +54,12 @@ pub enum Journal {
     Large,
 }
 
-/// Where the state is kept.
+/// Where the state is kept. The folder is this process's for as long as one of these lives.
 #[derive(Debug, Clone)]
 pub struct Store {
     snapshot: PathBuf,
     journal: PathBuf,
+    _lock: Arc<Lock>,
 }
 
 impl Store {
@@ -62,7 +67,9 @@ impl Store {
     pub fn open(folder: &Path) -> Result<Self, ServerError> {
         let file_error = |error| ServerError::File { what: "state folder", path: folder.to_owned(), error };
         fs::create_dir_all(folder).map_err(file_error)?;
-        Ok(Self { snapshot: folder.join("state.json"), journal: folder.join("state.journal") })
+        let lock = Arc::new(Lock::claim(&folder.join("state.lock"))?);
+        let (snapshot, journal) = (folder.join("state.json"), folder.join("state.journal"));
+        Ok(Self { snapshot, journal, _lock: lock })
     }
 
     /// What was saved; a first start has nothing.
@@ -89,6 +96,10 @@ impl Store {
                 stamp = entry.stamp;
                 state.replay(entry.change);
             }
+        }
+        if stamp.version_ceiling > VERSION_LIMIT {
+            let message = format!("version {} cannot have been given out", stamp.version_ceiling);
+            return Err(wrong(&self.snapshot, message));
         }
         Ok((stamp, state))
     }
@@ -147,6 +158,22 @@ mod tests {
         Stamp { sequence, version_ceiling: sequence * 10 }
     }
 
+    /// A snapshot that leaves no version to go on with.
+    const UNCOUNTABLE: &str = r#"{"format":1,"stamp":{"sequence":1,"version_ceiling":18446744073709551615},"state":{"nodes":{"routers":0,"leases":0,"vmis":0,"present":{},"gone":[]},"floating_ips":{"given":{"ids":0,"listeners":0,"members":0,"last_picked":[]},"by_address":{}},"attachments":[]}}"#;
+
+    #[test]
+    fn two_controllers_cannot_share_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = Store::open(folder.path()).unwrap();
+        let error = Store::open(folder.path()).unwrap_err().to_string();
+        assert!(
+            error.starts_with("another controller is running") && error.contains("state.lock"),
+            "{error}"
+        );
+        drop(first);
+        Store::open(folder.path()).unwrap();
+    }
+
     #[test]
     fn the_journal_goes_on_from_the_snapshot() {
         let folder = tempfile::tempdir().unwrap();
@@ -175,6 +202,7 @@ mod tests {
             ("state.json", ""),
             ("state.json", "{\"format\":1"),
             ("state.json", "{\"format\":9}"),
+            ("state.json", UNCOUNTABLE),
             ("state.journal", "{}\n"),
         ] {
             store.save(stamp(7), State::default()).unwrap();

@@ -256,3 +256,143 @@ async fn bad_messages_end_the_stream_with_their_fault() {
         assert!(status.message().contains(part), "{status}");
     }
 }
+
+fn hello(boot_id: &str, version: u64) -> v1::Hello {
+    let (node, boot_id) = ("n1".to_owned(), boot_id.to_owned());
+    v1::Hello { node, boot_id, version, digest: Vec::new(), attachments: Vec::new() }
+}
+
+#[tokio::test]
+async fn a_version_that_nobody_sent_ends_the_stream() {
+    let controller = Controller::start(NODES).await;
+    let channel = controller.channel().await;
+    let mut odd = FakeNode::greet(channel.clone(), hello("boot", u64::MAX), Table::default()).await;
+    let status = odd.receive().await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status}");
+    // The highest that is believed is counted on from.
+    let mut high = FakeNode::greet(channel, hello("boot", 1 << 62), Table::default()).await;
+    assert!(high.update().await.begin.version > 1 << 62);
+    controller.write("web.yaml", &service("web", 80));
+    high.update().await;
+}
+
+#[tokio::test]
+async fn two_machines_cannot_be_one_node() {
+    let controller = Controller::start(NODES).await;
+    let channel = controller.channel().await;
+    let mut first = FakeNode::greet(channel.clone(), hello("first", 0), Table::default()).await;
+    first.update().await;
+    let mut second = FakeNode::greet(channel.clone(), hello("second", 0), Table::default()).await;
+    let status = second.receive().await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::AlreadyExists);
+    assert!(status.message().contains("boot id first"), "{status}");
+    let status = first.settle(&controller).await;
+    assert!(status.settled, "the first one is left alone");
+    let problem = &status.problems[0];
+    assert!(problem.source == "node n1" && problem.message.contains("boot id second"), "{problem:?}");
+    // Once the first is gone, as after a reboot, the second is the node.
+    drop(first);
+    while controller.status().await.nodes[0].connected {
+        tokio::task::yield_now().await;
+    }
+    let mut second = FakeNode::greet(channel, hello("second", 0), Table::default()).await;
+    second.update().await;
+    assert!(second.settle(&controller).await.problems.is_empty());
+}
+
+#[tokio::test]
+async fn a_node_that_holds_something_else_is_not_settled() {
+    let controller = Controller::start(NODES).await;
+    let mut n1 = FakeNode::connect(&controller, "n1", Table::default()).await;
+    for _ in 0..2 {
+        let mut update = n1.receive().await.unwrap();
+        let lost = update.put.pop().unwrap();
+        n1.table = Table { version: update.begin.version, ..Table::default() };
+        for object in &update.put {
+            let key = vrouter_proto::convert::key_of(object).unwrap();
+            n1.table.objects.insert(prost::Message::encode_to_vec(&key), object.clone());
+        }
+        let (version, digest) = (n1.table.version, n1.table.digest().to_bytes());
+        n1.say(v1::node_message::Kind::Applied(v1::Applied { version, digest, refusals: Vec::new() })).await;
+        drop(lost);
+        // The first update was everything already; the second comes with the next change.
+        controller.write("web.yaml", &service("web", 80));
+    }
+    let request = v1::SettleRequest { timeout_ms: 200, nodes: vec!["n1".to_owned()] };
+    let status = controller.inspect().await.settle(request).await.unwrap().into_inner();
+    assert!(!status.settled);
+    assert!(
+        status.problems.iter().any(|problem| problem.source == "node n1"
+            && problem.message.starts_with("holds something else than it was sent")),
+        "{status:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_attachment_that_cannot_be_right_is_refused() {
+    let web = "---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: web}, ports: [{port: 80}]}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: web-0, labels: {app: web}}\nspec: {nodeName: n1, containers: []}\n";
+    let controller = Controller::start(&format!("{NODES}{web}")).await;
+    let attached = vec![attachment(1, "default/web-0", [0, 0, 0, 0])];
+    let mut n1 = FakeNode::connect_with(&controller, "n1", Table::default(), attached).await;
+    let status = n1.settle(&controller).await;
+    assert!(status.settled);
+    assert!(n1.table.floating_ips()[0].listeners[0].members.is_empty());
+    let problem = &status.problems[0];
+    assert_eq!(
+        (problem.source.as_str(), problem.object.as_str(), problem.message.as_str()),
+        ("node n1", "Pod default/web-0", "addresses: 0.0.0.0 is no address of the pod network")
+    );
+}
+
+#[tokio::test]
+async fn a_node_that_lost_its_state_gets_other_interface_ids() {
+    let first_vmi = |table: &Table| {
+        let leases = table.objects.values().filter_map(|object| match &object.kind {
+            Some(v1::object::Kind::AddressLease(lease)) => Some(lease.first_vmi),
+            _ => None,
+        });
+        leases.min().unwrap()
+    };
+    let controller = Controller::start(NODES).await;
+    let channel = controller.channel().await;
+    let mut n1 = FakeNode::connect(&controller, "n1", Table::default()).await;
+    n1.settle(&controller).await;
+    let before = first_vmi(&n1.table);
+    // Nothing was used yet, so nothing can be given twice.
+    let mut n1 = FakeNode::greet(channel.clone(), hello("boot", 0), Table::default()).await;
+    n1.settle(&controller).await;
+    assert_eq!(first_vmi(&n1.table), before);
+    let report =
+        v1::AttachmentReport { attachment: Some(attachment(before, "default/web-0", [10, 244, 1, 5])) };
+    n1.say(v1::node_message::Kind::Attachment(report)).await;
+    n1.settle(&controller).await;
+    let mut n1 = FakeNode::greet(channel, hello("boot", 0), Table::default()).await;
+    n1.settle(&controller).await;
+    assert_ne!(first_vmi(&n1.table), before);
+}
+
+#[tokio::test]
+async fn what_was_attached_on_a_node_that_never_returns_is_dropped() {
+    let n2 = NODES.split("---").nth(1).unwrap();
+    let controller = Controller::start(n2).await;
+    let attached = vec![attachment(1, "default/web-0", [10, 244, 7, 7])];
+    let mut n1 = FakeNode::connect_with(&controller, "n1", Table::default(), attached).await;
+    let interfaces = async || {
+        let request = v1::ObjectsRequest { kind: "vmi".to_owned(), name: String::new() };
+        controller.inspect().await.objects(request).await.unwrap().into_inner().objects.len()
+    };
+    n1.settle(&controller).await;
+    assert_eq!(interfaces().await, 1, "it is there to say what is attached");
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web-0}\nspec: {nodeName: n1, containers: []}\n";
+    controller.write("pod.yaml", pod);
+    n1.settle(&controller).await;
+    drop(n1);
+    while controller.status().await.nodes.iter().any(|node| node.connected) {
+        tokio::task::yield_now().await;
+    }
+    controller.settle().await;
+    assert_eq!(interfaces().await, 1, "its pod may still run");
+    std::fs::remove_file(controller.path("manifests/pod.yaml")).unwrap();
+    controller.settle().await;
+    assert_eq!(interfaces().await, 0);
+}

@@ -120,6 +120,8 @@ async fn tools_ask_over_the_socket_too() {
         }))
         .await
         .unwrap();
+    let mut health = tonic_health::pb::health_client::HealthClient::new(channel.clone());
+    health.check(tonic_health::pb::HealthCheckRequest::default()).await.unwrap();
     let mut inspect = InspectClient::new(channel);
     let request = v1::ObjectsRequest { kind: "fip".to_owned(), name: "default/web-clusterip-v4".to_owned() };
     let objects = inspect.objects(request).await.unwrap().into_inner().objects;

@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{Controller, NODES};
+use common::{Controller, FakeNode, NODES, Table};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use vrouter_control::{Running, ServerError, start};
@@ -42,8 +42,8 @@ async fn both_sides_show_a_certificate() {
     let path = |name| controller.path(name).display().to_string();
     let (ca, cert, key) = (path("ca"), path("cert"), path("key"));
     let running = start(&other.args(&["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &key])).await;
-    // The other one's socket is in use.
-    assert!(running.err().unwrap().to_string().contains("another controller listens there"));
+    // The other one's files are in use.
+    assert!(running.err().unwrap().to_string().starts_with("another controller is running"));
     let fresh = path("fresh.sock");
     let state = path("fresh-state");
     let mut args = controller.args(&["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &key]);
@@ -66,6 +66,22 @@ async fn both_sides_show_a_certificate() {
     ask(Some(authority.sign("n1"))).await.unwrap();
     assert!(ask(None).await.is_err());
     assert!(ask(Some(stranger.sign("n1"))).await.is_err());
+
+    // A node speaks for itself only.
+    let (certificate, key) = authority.sign("n1");
+    let tls = ClientTlsConfig::new()
+        .ca_certificate(Certificate::from_pem(authority.0.pem()))
+        .domain_name("localhost")
+        .identity(Identity::from_pem(certificate, key));
+    let endpoint =
+        Endpoint::from_shared(format!("https://{}", running.address)).unwrap().tls_config(tls).unwrap();
+    let channel = endpoint.connect().await.unwrap();
+    let hello = |node: &str| v1::Hello { node: node.to_owned(), ..v1::Hello::default() };
+    FakeNode::greet(channel.clone(), hello("n1"), Table::default()).await.receive().await.unwrap();
+    let mut other = FakeNode::greet(channel, hello("n2"), Table::default()).await;
+    let status = other.receive().await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::PermissionDenied);
+    assert!(status.message().contains("and not for n2"), "{status}");
     running.stop().await;
 }
 

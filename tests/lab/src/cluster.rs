@@ -75,7 +75,8 @@ fn our_peer(lab: &LabName, node: &str) -> Result<Peer> {
     let routers = line.call(client.virtual_routers(TableRequest {}))?.virtual_routers;
     let own = routers.into_iter().find(|router| router.name == node);
     let own = own.ok_or_else(|| anyhow!("it does not know itself"))?;
-    let routes = line.call(client.routes(TableRequest {}))?.routes;
+    let pieces = line.all(client.routes(TableRequest {}))?;
+    let routes: Vec<_> = pieces.into_iter().flat_map(|piece| piece.routes).collect();
     let address = own.address.as_ref().and_then(ip).ok_or_else(|| anyhow!("it has no underlay address"))?;
     let mac: Vec<_> = own.mac.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Peer { address, mac: mac.join(":"), blocks: own_blocks(&routes)? })

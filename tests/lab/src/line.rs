@@ -7,7 +7,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tokio::runtime::{self, Runtime};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Response, Status};
+use tonic::{Response, Status, Streaming};
 
 /// A connection to a daemon.
 pub struct Line {
@@ -43,5 +43,18 @@ impl Line {
     pub fn call<T>(&self, answer: impl Future<Output = Result<Response<T>, Status>>) -> Result<T> {
         let answer = self.runtime.block_on(answer);
         Ok(answer.map_err(|status| anyhow!("{}: {}", self.socket, status.message()))?.into_inner())
+    }
+
+    /// Waits for every piece of an answer.
+    pub fn all<T>(
+        &self,
+        answer: impl Future<Output = Result<Response<Streaming<T>>, Status>>,
+    ) -> Result<Vec<T>> {
+        let mut stream = self.call(answer)?;
+        let mut pieces = Vec::new();
+        while let Some(piece) = self.call(async { stream.message().await.map(Response::new) })? {
+            pieces.push(piece);
+        }
+        Ok(pieces)
     }
 }

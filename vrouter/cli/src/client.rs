@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
-use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Status};
+use tonic::transport::Channel;
+use tonic::{Code, Status, Streaming};
 use vrouter_proto::v1::inspect_client::InspectClient;
 use vrouter_proto::v1::node_client::NodeClient;
 use vrouter_proto::{MAX_MESSAGE_BYTES, v1};
@@ -30,17 +28,9 @@ pub enum Report {
 impl Client {
     /// Connects to the socket.
     pub async fn connect(socket: &Path) -> Result<Self, CliError> {
-        let fail = |problem| CliError::Connect { socket: socket.to_owned(), problem };
-        // Connected here and not inside the channel, so that what the system says is not lost on the way.
-        let stream = UnixStream::connect(socket).await.map_err(|error| fail(error.to_string()))?;
-        let mut stream = Some(TokioIo::new(stream));
-        let connector = tower::service_fn(move |_| {
-            let stream = stream.take().ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotConnected));
-            std::future::ready(stream)
-        });
-        // The address is only for the protocol's headers.
-        let channel = Endpoint::from_static("http://vrouter").connect_with_connector(connector).await;
-        let channel = channel.map_err(|error| fail(error.to_string()))?;
+        let channel = vrouter_proto::connect(socket)
+            .await
+            .map_err(|error| CliError::Connect { socket: socket.to_owned(), problem: error.to_string() })?;
         Ok(Self {
             socket: socket.to_owned(),
             node: NodeClient::new(channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES),
@@ -63,13 +53,15 @@ impl Client {
     /// Routes.
     pub async fn routes(&mut self) -> Result<Vec<v1::Route>, CliError> {
         let reply = self.node.routes(v1::TableRequest {}).await;
-        Ok(self.table(reply)?.routes)
+        let pieces = all(self.table(reply)?).await?;
+        Ok(pieces.into_iter().flat_map(|piece| piece.routes).collect())
     }
 
     /// Service addresses.
     pub async fn floating_ips(&mut self) -> Result<Vec<v1::FloatingIp>, CliError> {
         let reply = self.node.floating_ips(v1::TableRequest {}).await;
-        Ok(self.table(reply)?.floating_ips)
+        let pieces = all(self.table(reply)?).await?;
+        Ok(pieces.into_iter().flat_map(|piece| piece.floating_ips).collect())
     }
 
     /// Nodes.
@@ -85,10 +77,7 @@ impl Client {
     }
 
     /// Flows, in bounded pieces.
-    pub async fn flows(
-        &mut self,
-        request: v1::FlowRequest,
-    ) -> Result<tonic::Streaming<v1::FlowTable>, CliError> {
+    pub async fn flows(&mut self, request: v1::FlowRequest) -> Result<Streaming<v1::FlowTable>, CliError> {
         let reply = self.node.flows(request).await;
         self.table(reply)
     }
@@ -124,4 +113,13 @@ impl Client {
             reply => Ok(reply?.into_inner()),
         }
     }
+}
+
+/// Every piece of a table.
+async fn all<T>(mut stream: Streaming<T>) -> Result<Vec<T>, Status> {
+    let mut pieces = Vec::new();
+    while let Some(piece) = stream.message().await? {
+        pieces.push(piece);
+    }
+    Ok(pieces)
 }

@@ -20,20 +20,32 @@ pub struct Names {
 }
 
 impl Names {
-    /// Asks for networks, interfaces, nodes and services.
-    pub async fn ask(client: &mut Client) -> Result<Self, CliError> {
+    /// Asks for networks alone.
+    pub async fn of_networks(client: &mut Client) -> Result<Self, CliError> {
+        let networks = client.routing_instances().await?;
+        Ok(Self::of(vec![], networks, vec![]))
+    }
+
+    /// Asks for networks, and whatever else a next hop leads to.
+    pub async fn of_next_hops(client: &mut Client) -> Result<Self, CliError> {
         let interfaces = client.interfaces().await?;
         let networks = client.routing_instances().await?;
         let routers = client.virtual_routers().await?;
+        Ok(Self::of(interfaces, networks, routers))
+    }
+
+    /// Asks for all these, and for services and their members.
+    pub async fn of_everything(client: &mut Client) -> Result<Self, CliError> {
         let floating_ips = client.floating_ips().await?;
-        Ok(Self::of(interfaces, networks, routers, floating_ips))
+        let mut names = Self::of_next_hops(client).await?;
+        names.add_services(floating_ips);
+        Ok(names)
     }
 
     fn of(
         interfaces: Vec<v1::Interface>,
         networks: Vec<v1::RoutingInstance>,
         routers: Vec<v1::VirtualRouter>,
-        floating_ips: Vec<v1::FloatingIp>,
     ) -> Self {
         let mut names = Self::default();
         names.interfaces.extend(interfaces.into_iter().map(|interface| (interface.vmi, interface.name)));
@@ -42,12 +54,15 @@ impl Names {
             let address = address(router.address.as_ref());
             names.routers.insert(router.id, (router.name, address));
         }
+        names
+    }
+
+    fn add_services(&mut self, floating_ips: Vec<v1::FloatingIp>) {
         for floating_ip in floating_ips {
             let members = floating_ip.listeners.into_iter().flat_map(|listener| listener.members);
-            names.members.extend(members.map(|member| (member.id, member.name)));
-            names.services.insert(floating_ip.id, floating_ip.name);
+            self.members.extend(members.map(|member| (member.id, member.name)));
+            self.services.insert(floating_ip.id, floating_ip.name);
         }
-        names
     }
 
     /// A network.
@@ -155,7 +170,7 @@ mod tests {
             address: Some(v1::Address { octets: vec![172, 30, 0, 2] }),
             ..Default::default()
         };
-        Names::of(vec![interface], vec![network], vec![router], vec![])
+        Names::of(vec![interface], vec![network], vec![router])
     }
 
     #[test]

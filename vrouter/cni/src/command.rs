@@ -55,7 +55,7 @@ async fn add(
     pod: &Pod,
 ) -> Result<Value, CniError> {
     let mut node = Node::connect(&configuration.socket).await?;
-    let made = node.attach(interface, netns, pod).await?;
+    let made = node.attach(&configuration.name, interface, netns, pod).await?;
     if let Err(error) = configure(netns, &made) {
         if let Err(undo) = node.detach(interface).await {
             eprintln!("vrouter-cni: {} is left attached: {undo}", interface.name);
@@ -80,11 +80,12 @@ async fn del(
         Ok(mut node) => node.detach(interface).await,
         Err(error) => {
             eprintln!("vrouter-cni: {error}; removing {} without it", interface.name);
-            match netns.filter(|netns| netns.exists()) {
-                Some(path) => {
-                    netns::within(path, |netlink| async move { pod::remove(&netlink, &interface.name).await })
-                }
-                None => Ok(()),
+            let Some(netns) = netns else { return Ok(()) };
+            let removed =
+                netns::within(netns, |netlink| async move { pod::remove(&netlink, &interface.name).await });
+            match removed {
+                Err(CniError::Namespace { error, .. }) if netns::is_gone(&error) => Ok(()),
+                removed => removed,
             }
         }
     }
@@ -113,7 +114,8 @@ async fn collect_garbage(configuration: &Configuration) -> Result<(), CniError> 
         field: "cni.dev/valid-attachments".to_owned(),
         problem: "is missing, and GC needs it".to_owned(),
     })?;
-    let removed = Node::connect(&configuration.socket).await?.collect_garbage(valid).await?;
+    let removed =
+        Node::connect(&configuration.socket).await?.collect_garbage(&configuration.name, valid).await?;
     eprintln!("vrouter-cni: {removed} attachments removed");
     Ok(())
 }
@@ -128,13 +130,12 @@ async fn status(configuration: &Configuration) -> Result<(), CniError> {
 
 /// Pods can be attached as soon as the node has had its tables once, also while the controller is away.
 fn readiness(report: &v1::NodeReport) -> Result<(), CniError> {
-    if report.applied_version > 0 {
+    if report.not_ready.is_empty() {
         return Ok(());
     }
-    let mut reason =
-        format!("node {} has no tables from its controller {} yet", report.node, report.controller);
+    let mut reason = format!("node {}: {}", report.node, report.not_ready);
     if !report.controller_error.is_empty() {
-        reason = format!("{reason}: {}", report.controller_error);
+        reason = format!("{reason}; controller {}: {}", report.controller, report.controller_error);
     }
     Err(CniError::Unavailable(reason))
 }
@@ -144,13 +145,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_ready_once_it_has_tables() {
+    fn a_node_that_cannot_attach_says_why() {
         let mut report = v1::NodeReport { node: "n1".to_owned(), ..Default::default() };
+        report.controller = "http://c".to_owned();
         report.controller_error = "refused".to_owned();
+        report.not_ready = "no addresses are leased to this node yet".to_owned();
         let error = readiness(&report).unwrap_err();
         assert_eq!(error.code(), 50);
-        assert!(error.to_string().contains("node n1 has no tables"), "{error}");
-        report.applied_version = 1;
+        let expected = "node n1: no addresses are leased to this node yet; controller http://c: refused";
+        assert!(error.to_string().ends_with(expected), "{error}");
+        report.not_ready.clear();
         assert!(readiness(&report).is_ok());
     }
 }

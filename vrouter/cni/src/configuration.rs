@@ -16,6 +16,8 @@ const DEFAULT_SOCKET: &str = "/run/vrouter/node.sock";
 pub struct Configuration {
     /// The version to answer in.
     pub version: SpecVersion,
+    /// The network's name: what else is attached on this node is other networks'.
+    pub name: String,
     /// The vRouter's local API.
     pub socket: PathBuf,
     /// What ADD answered, for CHECK.
@@ -53,9 +55,8 @@ impl Configuration {
             serde_json::from_value(document).map_err(|error| wrong("fields", &error.to_string()))?;
         // Configurations before version 0.2.0 did not say one.
         let version = SpecVersion::parse(document.cni_version.as_deref().unwrap_or("0.1.0"))?;
-        if document.name.as_deref().unwrap_or_default().is_empty() {
-            return Err(wrong("name", "is missing"));
-        }
+        let name =
+            document.name.filter(|name| !name.is_empty()).ok_or_else(|| wrong("name", "is missing"))?;
         let socket = document.socket.unwrap_or_else(|| DEFAULT_SOCKET.into());
         if !socket.is_absolute() {
             return Err(wrong("socket", "is not an absolute path"));
@@ -67,7 +68,7 @@ impl Configuration {
                 .collect()
         });
         let dns = document.dns.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-        Ok(Self { version, socket, previous: document.prev_result, valid, dns })
+        Ok(Self { version, name, socket, previous: document.prev_result, valid, dns })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use vrouter_objects::PodName;
+use vrouter_proto::is_interface_name;
 
 use crate::error::CniError;
 
@@ -103,8 +104,7 @@ fn container_id(text: String) -> Result<String, CniError> {
 }
 
 fn interface_name(text: String) -> Result<String, CniError> {
-    let forbidden = |c: char| c == '/' || c == ':' || c.is_whitespace();
-    if text.len() <= 15 && !text.contains(forbidden) && !matches!(text.as_str(), "." | "..") {
+    if is_interface_name(&text) {
         return Ok(text);
     }
     Err(CniError::Environment { variable: "CNI_IFNAME", problem: format!("\"{text}\" is no interface name") })

@@ -11,6 +11,11 @@ use rtnetlink::Handle;
 
 use crate::error::CniError;
 
+/// Whether entering a namespace failed because there is none any more: neither a file, nor anything bound to it.
+pub fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput)
+}
+
 /// Runs a task with a netlink connection inside the namespace.
 ///
 /// A namespace belongs to a thread, so the task gets one of its own, which ends with it.

@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use vrouter_proto::convert::mac_from_bytes;
 use vrouter_proto::v1;
@@ -26,23 +24,17 @@ pub struct Node {
 impl Node {
     /// Connects to the socket.
     pub async fn connect(socket: &Path) -> Result<Self, CniError> {
-        let not_running = |problem| CniError::NotRunning { socket: socket.display().to_string(), problem };
-        // Connected here and not inside the channel, so that what the system says is not lost on the way.
-        let stream = UnixStream::connect(socket).await.map_err(|error| not_running(error.to_string()))?;
-        let mut stream = Some(TokioIo::new(stream));
-        let connector = tower::service_fn(move |_| {
-            let stream = stream.take().ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotConnected));
-            std::future::ready(stream)
-        });
-        // The address is only for the protocol's headers.
-        let channel = Endpoint::from_static("http://vrouter").connect_with_connector(connector).await;
-        let channel = channel.map_err(|error| not_running(error.to_string()))?;
+        let channel = vrouter_proto::connect(socket).await.map_err(|error| CniError::NotRunning {
+            socket: socket.display().to_string(),
+            problem: error.to_string(),
+        })?;
         Ok(Self { client: NodeClient::new(channel) })
     }
 
     /// Makes and attaches the interface.
     pub async fn attach(
         &mut self,
+        network: &str,
         interface: &Interface,
         netns: &Path,
         pod: &Pod,
@@ -53,6 +45,7 @@ impl Node {
             container_id: interface.container_id.clone(),
             interface: interface.name.clone(),
             netns: netns.display().to_string(),
+            configuration: network.to_owned(),
         };
         read(self.client.attach(patient(request)).await?.into_inner())
     }
@@ -68,9 +61,10 @@ impl Node {
         read(self.client.check_attachment(patient(named(interface))).await?.into_inner())
     }
 
-    /// Detaches everything else.
-    pub async fn collect_garbage(&mut self, valid: &[Interface]) -> Result<u32, CniError> {
-        let request = v1::CollectGarbageRequest { valid: valid.iter().map(named).collect() };
+    /// Detaches everything else of a network.
+    pub async fn collect_garbage(&mut self, network: &str, valid: &[Interface]) -> Result<u32, CniError> {
+        let valid = valid.iter().map(named).collect();
+        let request = v1::CollectGarbageRequest { valid, configuration: network.to_owned() };
         Ok(self.client.collect_garbage(patient(request)).await?.into_inner().removed)
     }
 
@@ -144,7 +138,6 @@ mod tests {
             mtu: 1450,
             gateways: vec![address],
             gateway_mac: vec![0, 0, 0x5e, 0, 1, 0],
-            ..Default::default()
         };
         assert_eq!(read(good.clone()).unwrap().addresses.len(), 1);
         type Spoil = fn(&mut v1::AttachReply);

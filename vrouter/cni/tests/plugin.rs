@@ -52,10 +52,13 @@ fn every_failure_has_its_code() {
 }
 
 #[test]
-fn a_node_without_tables_is_not_available() {
+fn a_node_that_cannot_attach_is_not_available() {
     let node = FakeNode::start();
-    assert_eq!(Call::new("STATUS").node(&node).fails()["code"], 50);
-    node.with(|state| state.version = 1);
+    node.with(|state| state.not_ready = "no addresses are leased to this node yet".to_owned());
+    let answer = Call::new("STATUS").node(&node).fails();
+    assert_eq!(answer["code"], 50);
+    assert!(answer["details"].as_str().unwrap().contains("no addresses are leased"), "{answer}");
+    node.with(|state| state.not_ready.clear());
     Call::new("STATUS").node(&node).succeeds();
 }
 
@@ -152,13 +155,19 @@ fn cni_4_del_is_idempotent_with_and_without_a_namespace_or_a_vrouter() {
     assert!(!netns.run("ip link").contains("eth0"), "without a vrouter the interface goes all the same");
     del().configuration(nobody).netns(&netns.path).succeeds();
     del().configuration(nobody).netns("/run/netns/gone").succeeds();
+    // As after the machine was booted: the file is there, and nothing is bound to it.
+    let stale = tempfile::NamedTempFile::new().unwrap();
+    del().configuration(nobody).netns(stale.path().to_str().unwrap()).succeeds();
     del().configuration(nobody).succeeds();
 }
 
 #[test]
-fn garbage_collection_passes_on_what_is_valid() {
+fn garbage_collection_passes_on_what_is_valid_and_of_which_network() {
     let node = FakeNode::start();
     let valid = json!([{"containerID": "c1", "ifname": "eth0"}]);
     Call::new("GC").valid(&valid).node(&node).succeeds();
-    node.with(|state| assert_eq!(state.valid, [("c1".to_owned(), "eth0".to_owned())]));
+    node.with(|state| {
+        assert_eq!(state.valid, [("c1".to_owned(), "eth0".to_owned())]);
+        assert_eq!(state.networks, ["pods"]);
+    });
 }

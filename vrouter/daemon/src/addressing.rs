@@ -27,22 +27,21 @@ pub enum AddressingError {
     NoVmiLeft(VrfId),
 }
 
-/// The leases, and how far each was used up.
+/// The leases, and how far they were used up.
 #[derive(Debug, Default)]
 pub struct Addressing {
     leases: BTreeMap<LeaseId, AddressLease>,
-    uses: BTreeMap<LeaseId, LeaseUse>,
+    used: Used,
 }
 
-/// How far a lease was used up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeaseUse {
-    /// The first interface id of the lease when this was written: another one is another range.
-    pub first_vmi: u32,
-    /// The id that is given next. One beyond the last `u32` where all are given.
-    pub next_vmi: u64,
-    /// The address that was given last; the next one is looked for behind it.
-    pub last_address: Option<IpAddr>,
+/// How far leases were used up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Used {
+    /// For each network the lowest interface id that was not given yet, one beyond the last `u32` where all were. Ranges
+    /// that are leased anew lie above those before, so whatever is below was given, or never will be.
+    pub next_vmi: BTreeMap<VrfId, u64>,
+    /// The address of each lease that was given last; the next one is looked for behind it.
+    pub last_address: BTreeMap<LeaseId, IpAddr>,
 }
 
 /// What a new interface gets.
@@ -56,8 +55,8 @@ pub struct Grant {
 
 impl Addressing {
     /// Goes on from what was used before.
-    pub fn new(uses: BTreeMap<LeaseId, LeaseUse>) -> Self {
-        Self { leases: BTreeMap::new(), uses }
+    pub fn new(used: Used) -> Self {
+        Self { leases: BTreeMap::new(), used }
     }
 
     /// A lease was given, or has changed.
@@ -70,9 +69,9 @@ impl Addressing {
         self.leases.remove(&lease);
     }
 
-    /// How far each lease was used up, to be kept before a grant is used.
-    pub fn uses(&self) -> &BTreeMap<LeaseId, LeaseUse> {
-        &self.uses
+    /// How far the leases were used up, to be kept before a grant is used.
+    pub fn used(&self) -> &Used {
+        &self.used
     }
 
     /// The network a pod goes into when nobody says which: that of the first lease.
@@ -88,46 +87,29 @@ impl Addressing {
             return Err(AddressingError::NoLease(vrf));
         }
         let vmi = self.take_vmi(vrf)?;
-        for (lease, address) in &found {
-            if let Some(used) = self.usage(*lease) {
-                used.last_address = Some(*address);
-            }
-        }
+        self.used.last_address.extend(found.iter().copied());
         Ok(Grant { vmi, addresses: found.into_iter().map(|(_, address)| address).collect() })
     }
 
     /// An interface id alone, for an interface whose addresses the controller chose.
     pub fn take_vmi(&mut self, vrf: VrfId) -> Result<VmiId, AddressingError> {
-        let leases: Vec<_> = self.leases_of(vrf).cloned().collect();
-        if leases.is_empty() {
+        if self.leases_of(vrf).next().is_none() {
             return Err(AddressingError::NoLease(vrf));
         }
-        for lease in leases {
-            let end = u64::from(lease.first_vmi) + u64::from(lease.vmi_count);
-            let Some(used) = self.usage(lease.id) else { continue };
-            let next = used.next_vmi;
-            let vmi = u32::try_from(next).ok().filter(|_| next < end).and_then(|id| VmiId::new(id).ok());
-            if let Some(vmi) = vmi {
-                used.next_vmi = next + 1;
-                return Ok(vmi);
-            }
-        }
-        Err(AddressingError::NoVmiLeft(vrf))
+        let next = self.used.next_vmi.get(&vrf).copied().unwrap_or_default();
+        let left = self.leases_of(vrf).filter_map(|lease| {
+            let first = u64::from(lease.first_vmi);
+            let free = next.max(first);
+            (free < first + u64::from(lease.vmi_count)).then_some(free)
+        });
+        let vmi = left.min().and_then(|id| u32::try_from(id).ok()).and_then(|id| VmiId::new(id).ok());
+        let vmi = vmi.ok_or(AddressingError::NoVmiLeft(vrf))?;
+        self.used.next_vmi.insert(vrf, u64::from(vmi.get()) + 1);
+        Ok(vmi)
     }
 
     fn leases_of(&self, vrf: VrfId) -> impl Iterator<Item = &AddressLease> {
         self.leases.values().filter(move |lease| lease.vrf == vrf)
-    }
-
-    /// The use of a lease that is held, starting anew where the lease's range is not the one it was.
-    fn usage(&mut self, lease: LeaseId) -> Option<&mut LeaseUse> {
-        let first_vmi = self.leases.get(&lease)?.first_vmi;
-        let fresh = || LeaseUse { first_vmi, next_vmi: first_vmi.into(), last_address: None };
-        let used = self.uses.entry(lease).or_insert_with(fresh);
-        if used.first_vmi != first_vmi {
-            *used = LeaseUse { last_address: used.last_address, ..fresh() };
-        }
-        Some(used)
     }
 
     /// The next free address of one family; `None` where none of this family is leased.
@@ -140,7 +122,7 @@ impl Addressing {
         let leases: Vec<_> =
             self.leases_of(vrf).filter(|lease| Family::of(&lease.prefix) == family).collect();
         for lease in &leases {
-            let last = self.uses.get(&lease.id).and_then(|used| used.last_address);
+            let last = self.used.last_address.get(&lease.id).copied();
             if let Some(address) = next_free(&lease.prefix, last, taken) {
                 return Ok(Some((lease.id, address)));
             }
@@ -262,7 +244,7 @@ mod tests {
 
         let full = addressing.grant(vrf(1), |address| held.contains(&address)).unwrap_err();
         assert_eq!(full.to_string(), "all addresses of 10.244.0.0/29 in vrf 1 are in use");
-        assert_eq!(addressing.uses()[&LeaseId::new(1).unwrap()].next_vmi, 6, "a failure uses up no id");
+        assert_eq!(addressing.used().next_vmi[&vrf(1)], 6, "a failure uses up no id");
 
         held.remove(&ip("10.244.0.6"));
         held.remove(&ip("10.244.0.3"));
@@ -305,7 +287,7 @@ mod tests {
     fn what_was_used_is_remembered_over_a_restart_and_a_withdrawn_lease() {
         let mut before = addressing(&[lease(1, "10.244.0.0/24", 1, 100)]);
         before.grant(vrf(1), |_| false).unwrap();
-        let mut after = Addressing::new(before.uses().clone());
+        let mut after = Addressing::new(before.used().clone());
         after.put(lease(1, "10.244.0.0/24", 1, 100));
         after.remove(LeaseId::new(1).unwrap());
         assert_eq!(after.default_network(), None);
@@ -315,6 +297,32 @@ mod tests {
 
         after.put(lease(1, "10.244.0.0/24", 500, 100));
         assert_eq!(after.take_vmi(vrf(1)).unwrap().get(), 500, "another range starts at its own first id");
+    }
+
+    #[test]
+    fn an_id_of_an_older_range_is_never_given_again() {
+        let older = lease(1, "10.244.0.0/24", 1, 100);
+        let mut before = addressing(std::slice::from_ref(&older));
+        before.take_vmi(vrf(1)).unwrap();
+        before.put(lease(1, "10.244.0.0/24", 500, 100));
+        before.take_vmi(vrf(1)).unwrap();
+        // The tables on disk are older than what was written down of their use.
+        let mut after = Addressing::new(before.used().clone());
+        after.put(older);
+        assert_eq!(after.take_vmi(vrf(1)), Err(AddressingError::NoVmiLeft(vrf(1))));
+        after.put(lease(1, "10.244.0.0/24", 500, 100));
+        assert_eq!(after.take_vmi(vrf(1)).unwrap().get(), 501);
+    }
+
+    #[test]
+    fn ranges_are_used_in_ascending_order_and_by_their_network_alone() {
+        let mut other = lease(3, "10.99.0.0/24", 50, 100);
+        other.vrf = vrf(2);
+        let mut addressing =
+            addressing(&[lease(1, "10.244.0.0/24", 300, 1), lease(2, "fd00::/64", 200, 1), other]);
+        let given: Vec<_> = [1, 1, 2].map(|network| addressing.take_vmi(vrf(network)).unwrap().get()).into();
+        assert_eq!(given, [200, 300, 50]);
+        assert_eq!(addressing.take_vmi(vrf(1)), Err(AddressingError::NoVmiLeft(vrf(1))));
     }
 
     proptest! {
@@ -342,7 +350,7 @@ mod tests {
                         pods.swap_remove(index.index(pods.len()));
                     }
                     _ => {
-                        addressing = Addressing::new(addressing.uses().clone());
+                        addressing = Addressing::new(addressing.used().clone());
                         leases.iter().cloned().for_each(|lease| addressing.put(lease));
                     }
                 }

@@ -122,6 +122,9 @@ pub enum ConfigError {
         /// What is wrong with it.
         problem: String,
     },
+    /// Certificates that would not be looked at.
+    #[error("--insecure and --{0} contradict each other")]
+    InsecureTls(&'static str),
     /// A controller that cannot be spoken to.
     #[error("--control: {0}")]
     Control(#[from] TargetError),
@@ -212,7 +215,12 @@ impl Settings {
     /// Plaintext only where that is said, certificates otherwise.
     fn security(&self, control: &str) -> Result<Security, ConfigError> {
         if self.insecure == Some(true) {
-            return Ok(Security::Insecure);
+            let certificates =
+                [("tls-ca", &self.tls_ca), ("tls-cert", &self.tls_cert), ("tls-key", &self.tls_key)];
+            return match certificates.into_iter().find(|(_, path)| path.is_some()) {
+                Some((flag, _)) => Err(ConfigError::InsecureTls(flag)),
+                None => Ok(Security::Insecure),
+            };
         }
         if control.starts_with("http://") {
             return Err(TargetError::Plaintext.into());
@@ -275,6 +283,7 @@ mod tests {
             ("--node n1 --control http://127.0.0.1:1", "--control: http:// is not encrypted"),
             ("--node n1 --control https://127.0.0.1:1", "--tls-ca is missing"),
             ("--node n1 --control https://127.0.0.1:1 --tls-ca /nowhere", "--tls-ca: /nowhere: No such file"),
+            (&format!("{LAB} --tls-cert /x"), "--insecure and --tls-cert contradict each other"),
             (&format!("{LAB} --workers 0"), "--workers: 0 is not in 1-256"),
             (&format!("{LAB} --flow-capacity 7"), "--flow-capacity: 7 is not in 1024"),
             (&format!("{LAB} --vtep-address here"), "--vtep-address <IP>"),
@@ -284,6 +293,9 @@ mod tests {
             let error = resolve(flags).unwrap_err();
             assert!(error.contains(expected), "{flags}: {error}");
         }
+        fs::write(&path, "tls-ca: /x\n").unwrap();
+        let error = resolve(&format!("{LAB} --config {file}")).unwrap_err();
+        assert_eq!(error, "--insecure and --tls-ca contradict each other");
         fs::write(&path, "wokers: 2\n").unwrap();
         let error = resolve(&format!("{LAB} --config {file}")).unwrap_err();
         assert!(error.contains("unknown field `wokers`"), "{error}");

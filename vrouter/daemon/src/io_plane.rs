@@ -1,8 +1,8 @@
 //! The data path behind the agent's seam.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::net::IpAddr;
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::TryStreamExt;

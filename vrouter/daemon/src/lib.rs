@@ -5,6 +5,7 @@
 //! - [`api`] is the unix socket for the CNI plugin and for `vrctl`.
 //! - [`addressing`] gives out addresses; [`attachment`] is what a pod has got.
 //! - [`plane`] is the seam to the data path, [`io_plane`] the data path behind it; [`state`] is what is on disk.
+//! - [`lock`] keeps two nodes from sharing what is one node's own.
 //! - [`node`] puts it all together and takes it apart again.
 
 pub mod addressing;
@@ -14,6 +15,7 @@ pub mod attachment;
 pub mod config;
 pub mod control;
 pub mod io_plane;
+pub mod lock;
 pub mod node;
 pub mod plane;
 pub mod state;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use futures::FutureExt;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use vrouter_forward::flow::{FlowConfig, FlowTable};
 use vrouter_forward::{ForwardConfig, Shared};
@@ -17,6 +18,7 @@ use crate::api::{About, NodeService, RunDirectory, serve};
 use crate::config::Config;
 use crate::control;
 use crate::io_plane::IoPlane;
+use crate::lock::OwnDirectory;
 use crate::state::StateFiles;
 
 /// How long calls of the local API that are under way may take when the node stops.
@@ -27,18 +29,22 @@ pub async fn run(config: Config) -> Result<()> {
     let started = Instant::now();
     // First of all: nothing may be touched that another vrouter uses.
     let run_directory = RunDirectory::claim(&config.run_dir)?;
+    let state_directory = OwnDirectory::claim(&config.state_dir)?;
     let stop = Arc::new(Notify::new());
     let signals = tokio::spawn(stop_at_signals(Arc::clone(&stop)).context("signals")?);
 
-    let (agent, plane) = build(&config)?;
+    let (agent, plane) = build(&config, &state_directory)?;
     let about = About { controller: config.control.uri(), workers: config.workers, started };
-    let service = NodeService::new(Arc::clone(&agent), about, Arc::clone(&stop));
+    let service = NodeService::new(Arc::clone(&agent), about);
     let closing = Arc::new(Notify::new());
     let api = {
         let closing = Arc::clone(&closing);
         tokio::spawn(serve(run_directory.listen()?, service, async move { closing.notified().await }))
     };
-    let keeper = tokio::spawn(Arc::clone(&agent).keep_tables());
+    let (rest, told_to_rest) = oneshot::channel::<()>();
+    let told_to_rest = told_to_rest.map(drop).shared();
+    let tender = tokio::spawn(Arc::clone(&agent).keep_tending(told_to_rest.clone()));
+    let keeper = tokio::spawn(Arc::clone(&agent).keep_tables(told_to_rest));
     let channel = tokio::spawn(control::follow(Arc::clone(&agent), config.control));
     writeln!(std::io::stdout(), "vrouter ready").context("standard output")?;
     tracing::info!("node {} is ready, {} workers", config.node, config.workers);
@@ -51,10 +57,10 @@ pub async fn run(config: Config) -> Result<()> {
     if tokio::time::timeout(FAREWELL, api).await.is_err() {
         tracing::warn!("calls of the local API were cut off");
     }
-    end(keeper).await;
-    if let Err(error) = agent.store_tables() {
-        tracing::error!("the tables could not be kept: {error}");
-    }
+    // Nothing changes the tables any more, so what is written now is what they are.
+    drop(rest);
+    tender.await?;
+    keeper.await?;
     run_directory.close();
     drop(agent);
     match Arc::into_inner(plane) {
@@ -66,16 +72,17 @@ pub async fn run(config: Config) -> Result<()> {
 }
 
 /// The agent with its data path, gone on from where the node was before.
-fn build(config: &Config) -> Result<(Arc<Agent>, Arc<IoPlane>)> {
+fn build(config: &Config, state_directory: &OwnDirectory) -> Result<(Arc<Agent>, Arc<IoPlane>)> {
     let boot = boot_id()?;
     let identity =
         Identity { node: config.node.clone(), boot_id: boot.to_string(), vtep: config.vtep_address };
-    let files = StateFiles::open(&config.state_dir)?;
+    let files = StateFiles::within(state_directory.path());
     let flow_file = FlowFile::open(&config.flow_table, config.flow_capacity, boot)?;
     let mut restored = Restored::load(&identity, &files, flow_file.last_epoch())?;
 
     let flow_config = FlowConfig::sized(flow_file.slots().len(), flow_file.seed());
-    let (flows, recovered) = FlowTable::recover(flow_file.slots(), flow_file.high_water(), flow_config, boot_time());
+    let (flows, recovered) =
+        FlowTable::recover(flow_file.slots(), flow_file.high_water(), flow_config, boot_time());
     tracing::info!("{} connections go on, {} were incomplete", recovered.connections, recovered.discarded);
     let shared = Shared::new(flows, config.workers, ForwardConfig::default());
 

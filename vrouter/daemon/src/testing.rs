@@ -17,11 +17,11 @@ use vrouter_objects::{
 use vrouter_proto::convert::key_of;
 use vrouter_proto::{Digest, object_digest, v1};
 
-use crate::agent::{Agent, Applied, AttachRequest, Drift, Identity, Restored};
-use crate::attachment::ContainerInterface;
+use crate::agent::{Agent, Applied, Assignment, AttachError, AttachRequest, Drift, Identity, Restored};
+use crate::attachment::{Attachment, ContainerInterface};
 use crate::control::{Base, Update, WireKey};
 use crate::plane::{DataPlane, Device, PlaneError};
-use crate::state::StateFiles;
+use crate::state::{StateFiles, make_private_directory};
 
 /// A data path that remembers what it was told.
 #[derive(Default)]
@@ -30,6 +30,19 @@ pub(crate) struct FakePlane {
     pub(crate) ports: Mutex<BTreeMap<PortId, Device>>,
     pub(crate) published: Mutex<Option<Arc<Snapshot>>>,
     pub(crate) refuses_to_open: Mutex<Option<String>>,
+    pub(crate) refuses_to_close: Mutex<Option<PortId>>,
+    pub(crate) refuses_tunnels: Mutex<Option<String>>,
+    pub(crate) unplugged: Mutex<Vec<PortId>>,
+    /// What it was told, in this order.
+    pub(crate) told: Mutex<Vec<Told>>,
+}
+
+/// Something that a data path is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    Publish,
+    OpenPort(PortId),
+    SetVtep(IpAddr),
 }
 
 impl DataPlane for FakePlane {
@@ -39,6 +52,7 @@ impl DataPlane for FakePlane {
 
     fn publish(&self, snapshot: Arc<Snapshot>) {
         *self.published.lock().unwrap() = Some(snapshot);
+        self.told.lock().unwrap().push(Told::Publish);
     }
 
     fn open_port(&self, port: PortId, device: &Device) -> Result<(), PlaneError> {
@@ -47,16 +61,25 @@ impl DataPlane for FakePlane {
         }
         let other = self.ports.lock().unwrap().insert(port, device.clone());
         assert!(other.is_none(), "port {port:?} was open already");
+        self.told.lock().unwrap().push(Told::OpenPort(port));
         Ok(())
     }
 
     fn close_port(&self, port: PortId, _: &Device) -> Result<(), PlaneError> {
+        if *self.refuses_to_close.lock().unwrap() == Some(port) {
+            return Err(PlaneError("it is in use".to_owned()));
+        }
         self.ports.lock().unwrap().remove(&port);
         Ok(())
     }
 
-    fn set_vtep(&self, _: IpAddr) -> Result<(), PlaneError> {
-        Ok(())
+    fn unplugged_ports(&self) -> Vec<PortId> {
+        std::mem::take(&mut *self.unplugged.lock().unwrap())
+    }
+
+    fn set_vtep(&self, address: IpAddr) -> Result<(), PlaneError> {
+        self.told.lock().unwrap().push(Told::SetVtep(address));
+        self.refuses_tunnels.lock().unwrap().clone().map_or(Ok(()), |reason| Err(PlaneError(reason)))
     }
 
     fn underlay_mtu(&self, _: IpAddr) -> Result<u32, PlaneError> {
@@ -104,11 +127,23 @@ impl TestNode {
         Self::start(Arc::clone(&self.directory), "boot 2")
     }
 
+    /// The same node after it was killed and started again, and could open no device.
+    pub(crate) fn restarted_without_devices(&self, reason: &str) -> Self {
+        let plane = FakePlane::default();
+        *plane.refuses_to_open.lock().unwrap() = Some(reason.to_owned());
+        Self::start_on(plane, Arc::clone(&self.directory), "boot 1")
+    }
+
     fn start(directory: Arc<TempDir>, boot_id: &str) -> Self {
+        Self::start_on(FakePlane::default(), directory, boot_id)
+    }
+
+    fn start_on(plane: FakePlane, directory: Arc<TempDir>, boot_id: &str) -> Self {
         let identity = Identity { node: "n1".to_owned(), boot_id: boot_id.to_owned(), vtep: None };
-        let files = StateFiles::open(&directory.path().join("state")).unwrap();
+        make_private_directory(&directory.path().join("state")).unwrap();
+        let files = StateFiles::within(&directory.path().join("state"));
         let restored = Restored::load(&identity, &files, Epoch(0)).unwrap();
-        let plane = Arc::new(FakePlane::default());
+        let plane = Arc::new(plane);
         let agent = Agent::new(identity, files, plane.clone(), shared(), restored);
         Self { directory, plane, agent }
     }
@@ -132,6 +167,15 @@ impl TestNode {
         })
     }
 
+    /// Attaches by a call of its own.
+    pub(crate) fn attach(
+        &self,
+        request: AttachRequest,
+        assignment: &Assignment,
+    ) -> Result<Attachment, AttachError> {
+        self.agent.attach(&self.agent.begin(request), assignment)
+    }
+
     /// How many devices are open.
     pub(crate) fn open_ports(&self) -> usize {
         self.plane.ports.lock().unwrap().len()
@@ -140,7 +184,8 @@ impl TestNode {
 
 fn shared() -> Arc<Shared> {
     let slots: Vec<_> = (0..16).map(|_| Slot::new()).collect();
-    let (flows, _) = FlowTable::recover(slots.leak(), Box::leak(Box::default()), FlowConfig::default(), Time(0));
+    let (flows, _) =
+        FlowTable::recover(slots.leak(), Box::leak(Box::default()), FlowConfig::default(), Time(0));
     Shared::new(flows, 2, ForwardConfig::default())
 }
 
@@ -215,6 +260,7 @@ pub(crate) fn request(name: &str, container_id: &str) -> AttachRequest {
         uid: name.to_owned(),
         interface: interface(container_id),
         netns: Path::new("/proc/self/ns/net").to_owned(),
+        configuration: "pods".to_owned(),
     }
 }
 

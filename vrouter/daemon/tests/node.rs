@@ -26,7 +26,7 @@ async fn a_pod_outlives_the_node_and_the_controller() {
     pod.netns.run("ping -c 1 -W 2 10.244.0.1");
     pod.netns.run("ping -c 1 -W 2 fd00:10:244::1");
 
-    let twin = Node::command(&underlay).output().unwrap();
+    let twin = Node::command(&underlay, "run").output().unwrap();
     let said = String::from_utf8(twin.stderr).unwrap();
     assert!(!twin.status.success() && said.contains("another vrouter is running"), "{said}");
 
@@ -53,8 +53,7 @@ async fn ctrl_3_stopped_in_order_it_leaves_the_pods_interface_and_takes_it_up_ag
     let attached = node.attach(&pod).await.unwrap();
     pod.configure(&attached);
 
-    node.shutdown().await;
-    assert!(node.wait().success());
+    assert!(node.stop().success());
     assert!(!node.socket().exists());
     assert!(pod.netns.run("ip -o link show eth0").contains("NO-CARRIER"), "it stays, without a carrier");
 
@@ -80,6 +79,36 @@ async fn a_pod_that_is_gone_is_forgotten_and_the_controller_told() {
 
     let _node = Node::start_again(node).await;
     assert!(controller.hello().await.attachments.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_whose_namespace_vanishes_is_down_until_it_is_detached() {
+    let underlay = Netns::new("vanish");
+    underlay.run("ip address add 172.30.0.1/24 dev lo");
+    let controller = Controller::start(&underlay).await;
+    let mut node = Node::start(&underlay).await;
+    node.tables(1).await;
+    let pod = Pod::new("vanish-pod");
+    let attached = node.attach(&pod).await.unwrap();
+    let name = pod.netns.name().to_owned();
+    drop(pod);
+    node.interface_down().await;
+
+    let pod = Pod::named(&name);
+    node.detach(&pod).await;
+    let again = node.attach(&pod).await.unwrap();
+    assert_ne!(again.attachment.unwrap().vmi, attached.attachment.unwrap().vmi);
+    pod.netns.run("ip link show eth0");
+    drop(controller);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_nodes_do_not_share_their_state() {
+    let underlay = Netns::new("twin");
+    let _node = Node::start(&underlay).await;
+    let twin = Node::command(&underlay, "another-run").output().unwrap();
+    let said = String::from_utf8(twin.stderr).unwrap();
+    assert!(said.contains("another vrouter is running: it holds") && said.contains("/state/"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -291,9 +291,10 @@ impl Nodes {
 
     /// Blocks that nodes had, with whose they were: of nodes that are gone, and taken from nodes that are not.
     fn left_behind(&self) -> impl Iterator<Item = (&str, IpNet)> {
-        let gone = self.gone.iter().flat_map(|(name, node)| {
-            node.blocks.iter().map(move |block| (name.as_str(), block.prefix))
-        });
+        let gone = self
+            .gone
+            .iter()
+            .flat_map(|(name, node)| node.blocks.iter().map(move |block| (name.as_str(), block.prefix)));
         gone.chain(self.retired.iter().map(|(name, block)| (name.as_str(), *block)))
     }
 

@@ -8,7 +8,7 @@ use vrouter_objects::{MemberState, Port, ServiceProtocol};
 
 use super::machine::{instance_ip, interface_name, machine_reference};
 use super::network::suffix;
-use super::{Document, DocumentKind, Reference, Spec, fq_name};
+use super::{Document, DocumentKind, Reference, Selection, Spec, fq_name};
 use crate::contrail::{FloatingIp, Listener, LoadBalancer, Member};
 use crate::kube::TargetPort;
 use crate::{Model, NamespacedName};
@@ -86,16 +86,14 @@ pub(super) struct MemberSpec {
 }
 
 /// The virtual addresses of services: the parents of their floating IPs.
-pub(super) fn instance_ips(model: &Model) -> Vec<Document> {
-    each_floating_ip(model, |load_balancer, floating_ip| {
-        let name = address_name(load_balancer, floating_ip.address);
+pub(super) fn instance_ips(model: &Model, selection: Selection<'_>) -> Vec<Document> {
+    each_floating_ip(model, selection, |floating_ip, name| {
         instance_ip(name, floating_ip.address, Some(&model.config.services), Vec::new())
     })
 }
 
-pub(super) fn floating_ips(model: &Model) -> Vec<Document> {
-    each_floating_ip(model, |load_balancer, floating_ip| {
-        let name = address_name(load_balancer, floating_ip.address);
+pub(super) fn floating_ips(model: &Model, selection: Selection<'_>) -> Vec<Document> {
+    each_floating_ip(model, selection, |floating_ip, name| {
         let active = floating_ip.listeners.iter().flat_map(active_members);
         let interfaces: BTreeSet<Reference> = active.filter_map(|member| interface(model, member)).collect();
         let spec = FloatingIpSpec {
@@ -113,7 +111,7 @@ pub(super) fn floating_ips(model: &Model) -> Vec<Document> {
     })
 }
 
-pub(super) fn load_balancers(model: &Model) -> Vec<Document> {
+pub(super) fn load_balancers(model: &Model, selection: Selection<'_>) -> Vec<Document> {
     let document = |load_balancer: &LoadBalancer| {
         let name = load_balancer.service.clone();
         let listeners: BTreeSet<Reference> = load_balancer
@@ -131,13 +129,17 @@ pub(super) fn load_balancers(model: &Model) -> Vec<Document> {
         let uid = model.index.services.get(&name).map(|service| service.uid.clone()).unwrap_or_default();
         Document::new(DocumentKind::LoadBalancer, name, &uid, Spec::LoadBalancer(spec), Vec::new())
     };
-    model.load_balancers.values().map(document).collect()
+    let selected = model.load_balancers.iter().filter(|(name, _)| selection.takes(name));
+    selected.map(|(_, load_balancer)| document(load_balancer)).collect()
 }
 
-pub(super) fn listeners(model: &Model) -> Vec<Document> {
+pub(super) fn listeners(model: &Model, selection: Selection<'_>) -> Vec<Document> {
     each_port(model, |load_balancer, parts| {
         let listener = parts[0];
         let name = listener_name(load_balancer, listener);
+        if !selection.takes(&name) {
+            return Vec::new();
+        }
         let spec = ListenerSpec {
             fq_name: fq_name(&name),
             parent: Reference::new(DocumentKind::LoadBalancer, load_balancer.service.clone()),
@@ -151,10 +153,13 @@ pub(super) fn listeners(model: &Model) -> Vec<Document> {
     })
 }
 
-pub(super) fn pools(model: &Model) -> Vec<Document> {
+pub(super) fn pools(model: &Model, selection: Selection<'_>) -> Vec<Document> {
     each_port(model, |load_balancer, parts| {
         let listener = parts[0];
         let name = listener_name(load_balancer, listener);
+        if !selection.takes(&name) {
+            return Vec::new();
+        }
         let members = parts.iter().flat_map(|listener| &listener.members);
         let spec = PoolSpec {
             fq_name: fq_name(&name),
@@ -169,16 +174,17 @@ pub(super) fn pools(model: &Model) -> Vec<Document> {
     })
 }
 
-pub(super) fn members(model: &Model) -> Vec<Document> {
+pub(super) fn members(model: &Model, selection: Selection<'_>) -> Vec<Document> {
     each_port(model, |load_balancer, parts| {
         let pool = listener_name(load_balancer, parts[0]);
         let members = parts.iter().flat_map(|listener| &listener.members);
-        members.map(|member| member_document(model, &pool, member)).collect()
+        let named = members.map(|member| (member_name(&pool, member.endpoint), member));
+        let selected = named.filter(|(name, _)| selection.takes(name));
+        selected.map(|(name, member)| member_document(model, &pool, name, member)).collect()
     })
 }
 
-fn member_document(model: &Model, pool: &NamespacedName, member: &Member) -> Document {
-    let name = member_name(pool, member.endpoint);
+fn member_document(model: &Model, pool: &NamespacedName, name: NamespacedName, member: &Member) -> Document {
     let spec = MemberSpec {
         fq_name: fq_name(&name),
         parent: Reference::new(DocumentKind::Pool, pool.clone()),
@@ -224,12 +230,15 @@ fn interface(model: &Model, member: &Member) -> Option<Reference> {
 
 fn each_floating_ip(
     model: &Model,
-    document: impl Fn(&LoadBalancer, &FloatingIp) -> Document,
+    selection: Selection<'_>,
+    document: impl Fn(&FloatingIp, NamespacedName) -> Document,
 ) -> Vec<Document> {
     let load_balancers = model.load_balancers.values();
     load_balancers
         .flat_map(|load_balancer| load_balancer.floating_ips.iter().map(move |one| (load_balancer, one)))
-        .map(|(load_balancer, floating_ip)| document(load_balancer, floating_ip))
+        .map(|(load_balancer, one)| (one, address_name(load_balancer, one.address)))
+        .filter(|(_, name)| selection.takes(name))
+        .map(|(floating_ip, name)| document(floating_ip, name))
         .collect()
 }
 

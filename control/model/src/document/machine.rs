@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::network::suffix;
-use super::{Document, DocumentKind, Reference, Spec, fq_name};
+use super::{Document, DocumentKind, Reference, Selection, Spec, fq_name};
 use crate::config::VirtualNetwork;
 use crate::index::Attached;
 use crate::kube::NodeKind;
@@ -63,10 +63,12 @@ pub(super) struct InstanceIpSpec {
     virtual_machine_interface_references: Vec<Reference>,
 }
 
-pub(super) fn virtual_routers(model: &Model) -> Vec<Document> {
+pub(super) fn virtual_routers(model: &Model, selection: Selection<'_>) -> Vec<Document> {
     let document = |(name, node): (&String, &crate::kube::NodeRecord)| {
-        let machines = model.index.pods.iter().filter(|(_, pod)| pod.node.as_ref() == Some(name));
         let own = NamespacedName::new("", name);
+        if !selection.takes(&own) {
+            return None;
+        }
         let spec = VirtualRouterSpec {
             fq_name: fq_name(&own),
             ip_address: model.index.vtep(name),
@@ -75,16 +77,16 @@ pub(super) fn virtual_routers(model: &Model) -> Vec<Document> {
                 NodeKind::Kernel { .. } => "kernel",
                 NodeKind::Unknown => "unknown",
             },
-            virtual_machine_references: machines.map(|(pod, _)| machine_reference(pod)).collect(),
+            virtual_machine_references: model.index.pods_on(name).map(machine_reference).collect(),
         };
         let ids = model.nodes.get(name).map(|given| given.router.get()).into_iter().collect();
-        Document::new(DocumentKind::VirtualRouter, own, &node.uid, Spec::VirtualRouter(spec), ids)
+        Some(Document::new(DocumentKind::VirtualRouter, own, &node.uid, Spec::VirtualRouter(spec), ids))
     };
-    model.index.nodes.iter().map(document).collect()
+    model.index.nodes.iter().filter_map(document).collect()
 }
 
-pub(super) fn virtual_machines(model: &Model) -> Vec<Document> {
-    let pods = model.index.pods.iter();
+pub(super) fn virtual_machines(model: &Model, selection: Selection<'_>) -> Vec<Document> {
+    let pods = model.index.pods.iter().filter(|(name, _)| selection.takes(name));
     pods.map(|(name, pod)| {
         let spec = VirtualMachineSpec {
             fq_name: fq_name(name),
@@ -103,10 +105,13 @@ pub(super) fn virtual_machines(model: &Model) -> Vec<Document> {
     .collect()
 }
 
-pub(super) fn interfaces(model: &Model) -> Vec<Document> {
+pub(super) fn interfaces(model: &Model, selection: Selection<'_>) -> Vec<Document> {
     let document = |attached: &Attached| {
         let attachment = &attached.attachment;
         let name = interface_name(attached);
+        if !selection.takes(&name) {
+            return None;
+        }
         let spec = VirtualMachineInterfaceSpec {
             fq_name: fq_name(&name),
             virtual_machine_interface_mac_addresses: MacAddresses {
@@ -118,24 +123,27 @@ pub(super) fn interfaces(model: &Model) -> Vec<Document> {
             virtual_router: attached.node.clone(),
         };
         let spec = Spec::VirtualMachineInterface(spec);
-        Document::new(DocumentKind::VirtualMachineInterface, name, "", spec, vec![attachment.vmi.get()])
+        let ids = vec![attachment.vmi.get()];
+        Some(Document::new(DocumentKind::VirtualMachineInterface, name, "", spec, ids))
     };
-    model.index.attachments.iter().map(document).collect()
+    model.index.attachments.iter().filter_map(document).collect()
 }
 
 /// The addresses of interfaces.
-pub(super) fn instance_ips(model: &Model) -> Vec<Document> {
+pub(super) fn instance_ips(model: &Model, selection: Selection<'_>) -> Vec<Document> {
     let document = |attached: &Attached, address: IpAddr| {
         let interface = interface_name(attached);
         let name = format!("{}-{}", interface.name, suffix(address.into()));
         let reference = Reference::new(DocumentKind::VirtualMachineInterface, interface.clone());
         let name = NamespacedName::new(interface.namespace, name);
-        instance_ip(name, address, network_of(model, attached), vec![reference])
+        selection
+            .takes(&name)
+            .then(|| instance_ip(name, address, network_of(model, attached), vec![reference]))
     };
     let attachments = model.index.attachments.iter();
     attachments
         .flat_map(|attached| {
-            attached.attachment.addresses.iter().map(move |&address| document(attached, address))
+            attached.attachment.addresses.iter().filter_map(move |&address| document(attached, address))
         })
         .collect()
 }

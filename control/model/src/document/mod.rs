@@ -108,6 +108,27 @@ struct Reference {
     name: String,
 }
 
+/// Which objects of a kind are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Selection<'a> {
+    /// All.
+    All,
+    /// The one that [`Document::name`] calls so.
+    Named(&'a str),
+}
+
+impl Selection<'_> {
+    fn takes(self, name: &NamespacedName) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(text) => {
+                let (namespace, own) = text.split_once('/').unwrap_or(("", text));
+                (namespace, own) == (name.namespace.as_str(), name.name.as_str())
+            }
+        }
+    }
+}
+
 impl Document {
     /// What it is called: `namespace/name`, or the bare name of a kind that lives in no namespace.
     pub fn name(&self) -> String {
@@ -145,26 +166,26 @@ fn fq_name(name: &NamespacedName) -> Vec<String> {
 }
 
 impl Model {
-    /// All objects of a kind, in order of their names.
-    pub fn documents(&self, kind: DocumentKind) -> Vec<Document> {
+    /// Objects of a kind, in order of their names. Nothing is made of those that are not asked for.
+    pub fn documents(&self, kind: DocumentKind, selection: Selection<'_>) -> Vec<Document> {
         let mut documents = match kind {
-            DocumentKind::Project => network::projects(self),
-            DocumentKind::VirtualNetwork => network::virtual_networks(self),
-            DocumentKind::RoutingInstance => network::routing_instances(self),
-            DocumentKind::Subnet => network::subnets(self),
-            DocumentKind::VirtualRouter => machine::virtual_routers(self),
-            DocumentKind::VirtualMachine => machine::virtual_machines(self),
-            DocumentKind::VirtualMachineInterface => machine::interfaces(self),
+            DocumentKind::Project => network::projects(self, selection),
+            DocumentKind::VirtualNetwork => network::virtual_networks(self, selection),
+            DocumentKind::RoutingInstance => network::routing_instances(self, selection),
+            DocumentKind::Subnet => network::subnets(self, selection),
+            DocumentKind::VirtualRouter => machine::virtual_routers(self, selection),
+            DocumentKind::VirtualMachine => machine::virtual_machines(self, selection),
+            DocumentKind::VirtualMachineInterface => machine::interfaces(self, selection),
             DocumentKind::InstanceIp => {
-                let mut all = machine::instance_ips(self);
-                all.extend(load_balancer::instance_ips(self));
+                let mut all = machine::instance_ips(self, selection);
+                all.extend(load_balancer::instance_ips(self, selection));
                 all
             }
-            DocumentKind::FloatingIp => load_balancer::floating_ips(self),
-            DocumentKind::LoadBalancer => load_balancer::load_balancers(self),
-            DocumentKind::Listener => load_balancer::listeners(self),
-            DocumentKind::Pool => load_balancer::pools(self),
-            DocumentKind::Member => load_balancer::members(self),
+            DocumentKind::FloatingIp => load_balancer::floating_ips(self, selection),
+            DocumentKind::LoadBalancer => load_balancer::load_balancers(self, selection),
+            DocumentKind::Listener => load_balancer::listeners(self, selection),
+            DocumentKind::Pool => load_balancer::pools(self, selection),
+            DocumentKind::Member => load_balancer::members(self, selection),
         };
         documents.sort_by_cached_key(Document::name);
         documents

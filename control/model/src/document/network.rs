@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde::Serialize;
 
-use super::{Document, DocumentKind, Reference, Spec, fq_name};
+use super::{Document, DocumentKind, Reference, Selection, Spec, fq_name};
 use crate::config::VirtualNetwork;
 use crate::{Family, Model, NamespacedName};
 
@@ -56,7 +56,7 @@ pub(super) struct SubnetSpec {
 }
 
 /// Namespaces, those included that are only used and never declared.
-pub(super) fn projects(model: &Model) -> Vec<Document> {
+pub(super) fn projects(model: &Model, selection: Selection<'_>) -> Vec<Document> {
     let mut projects = BTreeMap::new();
     let used = model.index.pods.keys().chain(model.index.services.keys());
     for name in used.map(|name| &name.namespace) {
@@ -65,15 +65,15 @@ pub(super) fn projects(model: &Model) -> Vec<Document> {
     for (name, record) in &model.index.namespaces {
         projects.insert(name.clone(), (record.uid.clone(), record.labels.clone()));
     }
-    let document = |(name, (uid, labels)): (String, (String, BTreeMap<String, String>))| {
-        let name = NamespacedName::new("", name);
+    let document = |(name, (uid, labels)): (NamespacedName, (String, BTreeMap<String, String>))| {
         let spec = ProjectSpec { fq_name: fq_name(&name), labels };
         Document::new(DocumentKind::Project, name, &uid, Spec::Project(spec), Vec::new())
     };
-    projects.into_iter().map(document).collect()
+    let named = projects.into_iter().map(|(name, project)| (NamespacedName::new("", name), project));
+    named.filter(|(name, _)| selection.takes(name)).map(document).collect()
 }
 
-pub(super) fn virtual_networks(model: &Model) -> Vec<Document> {
+pub(super) fn virtual_networks(model: &Model, selection: Selection<'_>) -> Vec<Document> {
     let document = |network: &VirtualNetwork| {
         let subnet = |family| {
             network.prefix(family).map(|_| Reference::new(DocumentKind::Subnet, subnet_name(network, family)))
@@ -88,10 +88,11 @@ pub(super) fn virtual_networks(model: &Model) -> Vec<Document> {
         let ids = vec![network.vrf.get()];
         Document::new(DocumentKind::VirtualNetwork, network.name.clone(), "", Spec::VirtualNetwork(spec), ids)
     };
-    model.config.networks().into_iter().map(document).collect()
+    let networks = model.config.networks().into_iter();
+    networks.filter(|network| selection.takes(&network.name)).map(document).collect()
 }
 
-pub(super) fn routing_instances(model: &Model) -> Vec<Document> {
+pub(super) fn routing_instances(model: &Model, selection: Selection<'_>) -> Vec<Document> {
     let document = |network: &VirtualNetwork| {
         let parent = Reference::new(DocumentKind::VirtualNetwork, network.name.clone());
         let spec = RoutingInstanceSpec { fq_name: fq_name(&network.name), parent };
@@ -104,12 +105,15 @@ pub(super) fn routing_instances(model: &Model) -> Vec<Document> {
             ids,
         )
     };
-    model.config.networks().into_iter().map(document).collect()
+    let networks = model.config.networks().into_iter();
+    networks.filter(|network| selection.takes(&network.name)).map(document).collect()
 }
 
-pub(super) fn subnets(model: &Model) -> Vec<Document> {
+pub(super) fn subnets(model: &Model, selection: Selection<'_>) -> Vec<Document> {
     let networks = model.config.networks().into_iter();
-    networks.flat_map(|network| network.prefixes.iter().map(move |&cidr| subnet(network, cidr))).collect()
+    let subnets = networks.flat_map(|network| network.prefixes.iter().map(move |&cidr| (network, cidr)));
+    let selected = subnets.filter(|(network, cidr)| selection.takes(&subnet_name(network, (*cidr).into())));
+    selected.map(|(network, cidr)| subnet(network, cidr)).collect()
 }
 
 fn subnet(network: &VirtualNetwork, cidr: IpNet) -> Document {

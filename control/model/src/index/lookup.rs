@@ -50,6 +50,11 @@ impl Index {
         })
     }
 
+    /// The pods that are to run on a node.
+    pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &NamespacedName> {
+        self.pods_on.get(node)
+    }
+
     /// The pods that ask for an address.
     pub fn pods_wishing(&self, address: IpAddr) -> impl Iterator<Item = (&NamespacedName, &PodRecord)> {
         self.wished.get(&address).filter_map(|name| self.pods.get_key_value(name))

@@ -37,7 +37,7 @@ pub struct Index {
     pub slices: BTreeMap<NamespacedName, SliceRecord>,
     pub endpoints: BTreeMap<NamespacedName, Vec<EndpointSet>>,
     pub attachments: Attachments,
-    /// The family of all tunnels: IPv4 if any node can have it.
+    /// The family of all tunnels: what most nodes can have, or else IPv4.
     pub underlay: Option<Family>,
     /// What changed and was not looked at since.
     pub dirty: Dirty,

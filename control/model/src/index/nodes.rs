@@ -25,10 +25,15 @@ impl Index {
         record.vteps.iter().copied().find(|&address| Some(Family::from(address)) == self.underlay)
     }
 
-    /// One family per cluster carries the tunnels.
+    /// One family per cluster carries the tunnels. Most nodes decide: a single odd one cuts off nobody but itself.
     fn find_underlay(&mut self) {
-        let usable = self.nodes.values().flat_map(|record| &record.vteps);
-        let underlay = usable.map(|&address| Family::from(address)).min();
+        let addresses = || self.nodes.values().flat_map(|record| &record.vteps);
+        let count = |family| addresses().filter(|&&address| Family::from(address) == family).count();
+        let underlay = match (count(Family::V4), count(Family::V6)) {
+            (0, 0) => None,
+            (v4, v6) if v4 >= v6 => Some(Family::V4),
+            _ => Some(Family::V6),
+        };
         if std::mem::replace(&mut self.underlay, underlay) != underlay {
             let all: Vec<String> = self.nodes.keys().cloned().collect();
             all.iter().for_each(|name| self.touch_node(name));

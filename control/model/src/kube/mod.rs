@@ -16,6 +16,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::NamespacedName;
+use crate::problem::Finding;
 
 pub use endpoints::{Condition, EndpointSet, SliceRecord, read_endpoints};
 pub use namespace::NamespaceRecord;
@@ -73,6 +74,14 @@ impl Kind {
     pub const ALL: [Self; 6] =
         [Self::Namespace, Self::Node, Self::Pod, Self::Service, Self::EndpointSlice, Self::Endpoints];
 
+    /// The API version that they are read in.
+    pub const fn api_version(self) -> &'static str {
+        match self {
+            Self::EndpointSlice => "discovery.k8s.io/v1",
+            _ => "v1",
+        }
+    }
+
     /// Whether objects of this kind live in a namespace.
     pub const fn is_namespaced(self) -> bool {
         !matches!(self, Self::Namespace | Self::Node)
@@ -101,6 +110,14 @@ impl KubeObject {
             Self::Service(object) => &object.metadata,
             Self::EndpointSlice(object) => &object.metadata,
             Self::Endpoints(object) => &object.metadata,
+        }
+    }
+
+    /// What it asks for that nobody here does, with what is done instead. That is no fault of it.
+    pub fn unserved(&self) -> Vec<Finding> {
+        match self {
+            Self::Service(service) => service::unserved(service),
+            _ => Vec::new(),
         }
     }
 

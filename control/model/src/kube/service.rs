@@ -10,7 +10,7 @@ use vrouter_objects::{Port, ServiceProtocol};
 
 use super::field;
 use crate::Family;
-use crate::problem::Findings;
+use crate::problem::{Finding, Findings};
 
 /// The label by which a Service says that another proxy serves it.
 const OTHER_PROXY: &str = "service.kubernetes.io/service-proxy-name";
@@ -104,6 +104,31 @@ impl ServiceRecord {
     pub fn given_addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.frontend.iter().flat_map(|request| request.given.iter().map(|(_, address)| *address))
     }
+}
+
+/// What a Service asks for that nobody here does. It is no fault: the rest of it is served.
+pub fn unserved(service: &Service) -> Vec<Finding> {
+    let Some(spec) = &service.spec else { return Vec::new() };
+    let external = "only cluster addresses are served";
+    let parts = [
+        ("spec.type", matches!(spec.type_.as_deref(), Some("NodePort" | "LoadBalancer")), external),
+        ("spec.externalIPs", spec.external_ips.iter().flatten().next().is_some(), external),
+        ("spec.externalTrafficPolicy", spec.external_traffic_policy.as_deref() == Some("Local"), external),
+        (
+            "spec.internalTrafficPolicy",
+            spec.internal_traffic_policy.as_deref() == Some("Local"),
+            "members on all nodes are used",
+        ),
+        (
+            "spec.sessionAffinity",
+            spec.session_affinity.as_deref() == Some("ClientIP"),
+            "each flow of a client goes to a member of its own",
+        ),
+    ];
+    let asked_for = parts.into_iter().filter(|(_, asked_for, _)| *asked_for);
+    asked_for
+        .map(|(field, _, instead)| Finding { field: field.to_owned(), message: instead.to_owned() })
+        .collect()
 }
 
 fn frontend(spec: &ServiceSpec, findings: &mut Findings) -> Option<AddressRequest> {

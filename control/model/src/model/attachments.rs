@@ -7,6 +7,7 @@ use vrouter_objects::VmiId;
 use super::{Model, reference};
 use crate::Problem;
 use crate::allocate::LeaseChange;
+use crate::config::NetworkRole;
 use crate::index::Attachment;
 use crate::kube::Kind;
 
@@ -74,12 +75,13 @@ impl Model {
     }
 
     fn check_attachment(&self, attachment: &Attachment) -> Result<(), String> {
-        let pods = &self.config.pods;
-        if attachment.vrf != pods.vrf {
-            return Err(format!("vrf: there are no interfaces in VRF {}", attachment.vrf));
-        }
+        let mut with_interfaces =
+            self.config.networks().into_iter().filter(|network| network.role == NetworkRole::Pods);
+        let network = with_interfaces
+            .find(|network| network.vrf == attachment.vrf)
+            .ok_or_else(|| format!("vrf: there are no interfaces in VRF {}", attachment.vrf))?;
         for &address in &attachment.addresses {
-            pods.check(address).map_err(|fault| format!("addresses: {address} {fault}"))?;
+            network.check(address).map_err(|fault| format!("addresses: {address} {fault}"))?;
         }
         Ok(())
     }

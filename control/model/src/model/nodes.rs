@@ -90,7 +90,9 @@ impl Model {
         if let (Some(address), Some(underlay), None) =
             (record.vteps.first(), self.index.underlay, self.index.vtep(name))
         {
-            let message = format!("{address} is not {underlay}, as the tunnels of this cluster are: none reaches this node");
+            let message = format!(
+                "{address} is not {underlay}, as the tunnels of this cluster are: none reaches this node"
+            );
             findings.add("status.addresses", message);
         }
     }

@@ -15,7 +15,8 @@ impl Model {
             field: finding.field.clone(),
             message: finding.message.clone(),
         });
-        let mut problems: Vec<Problem> = self.index.problems().chain(beyond).chain(self.refused.values().cloned()).collect();
+        let mut problems: Vec<Problem> =
+            self.index.problems().chain(beyond).chain(self.refused.values().cloned()).collect();
         problems.sort();
         problems
     }

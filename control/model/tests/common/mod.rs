@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use vrouter_control_model::{
-    Attachment, DocumentKind, Kind, KubeObject, Layer, Model, ModelConfig, NamespacedName, ObjectRef, State,
+    Attachment, DocumentKind, Kind, KubeObject, Layer, Model, ModelConfig, NamespacedName, ObjectRef,
+    Selection, State,
 };
 use vrouter_objects::{
     FloatingIp, Listener, MacAddress, MemberState, NextHop, Object, ObjectKey, PodBinding, VmiId, Vni, VrfId,
@@ -177,7 +178,11 @@ impl Cluster {
     }
 
     pub fn documents(&self, kind: DocumentKind) -> Vec<Value> {
-        self.model.documents(kind).iter().map(|document| serde_json::to_value(document).unwrap()).collect()
+        self.model
+            .documents(kind, Selection::All)
+            .iter()
+            .map(|document| serde_json::to_value(document).unwrap())
+            .collect()
     }
 }
 

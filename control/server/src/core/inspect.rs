@@ -1,28 +1,11 @@
 //! Answers for tools.
 
-use vrouter_control_model::DocumentKind;
+use vrouter_control_model::{Kind, Problem};
 use vrouter_proto::v1;
 
 use super::Core;
 
 impl Core {
-    /// The mirrored objects of a kind.
-    pub(super) fn objects(&self, kind: DocumentKind, name: &str) -> Vec<v1::MirroredObject> {
-        let documents = self
-            .model
-            .documents(kind)
-            .into_iter()
-            .filter(|document| name.is_empty() || document.name() == name);
-        let object = |document: vrouter_control_model::Document| match serde_json::to_string(&document) {
-            Ok(json) => Some(v1::MirroredObject { kind: kind.to_string(), name: document.name(), json }),
-            Err(error) => {
-                tracing::error!(%kind, name = document.name(), %error, "a document cannot be written");
-                None
-            }
-        };
-        documents.filter_map(object).collect()
-    }
-
     /// Versions, nodes and problems.
     pub(super) fn status(&self) -> v1::ControllerStatus {
         let nodes = self.nodes.iter().map(|(name, node)| {
@@ -43,7 +26,8 @@ impl Core {
                     .collect(),
             }
         });
-        let problems = self.source_problems.iter().cloned().chain(self.model.problems());
+        let problems =
+            self.source_problems.iter().cloned().chain(self.model.problems()).chain(self.node_problems());
         v1::ControllerStatus {
             version: self.version.0,
             nodes: nodes.collect(),
@@ -57,5 +41,27 @@ impl Core {
                 .collect(),
             settled: false,
         }
+    }
+
+    /// What is wrong between the controller and the nodes.
+    fn node_problems(&self) -> impl Iterator<Item = Problem> {
+        self.nodes.iter().flat_map(|(name, node)| {
+            let held = node.sync.held();
+            let drifted = node.sync.has_drifted().then(|| {
+                format!(
+                    "holds something else than it was sent (digest {} where {} is expected), and is sent everything again with the next change",
+                    held.digest, held.expected
+                )
+            });
+            let rival = node.rival().map(|boot_id| {
+                format!("another machine (boot id {boot_id}) wants to connect as this node and is refused: one of the two has a wrong name")
+            });
+            drifted.into_iter().chain(rival).map(move |message| Problem {
+                source: format!("node {name}"),
+                object: format!("{} {name}", Kind::Node),
+                field: String::new(),
+                message,
+            })
+        })
     }
 }

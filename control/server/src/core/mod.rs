@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
-use vrouter_control_model::{Attachment, Change, DocumentKind, Kind, Model, ModelConfig, Problem};
+use vrouter_control_model::{
+    Attachment, Change, Document, DocumentKind, Kind, Model, ModelConfig, Problem, Selection,
+};
 use vrouter_objects::{ObjectKey, Version, VmiId};
 use vrouter_proto::{Digest, v1};
 
@@ -24,12 +26,16 @@ use crate::store::{Stamp, Store};
 use sessions::Node;
 use settle::Waiter;
 
-pub use sessions::Outbound;
+pub use sessions::{Occupied, Outbound};
 
 /// How long the first change of a burst waits for others.
 const COALESCE: Duration = Duration::from_millis(5);
 /// How long a save that failed is left alone.
 const SAVE_RETRY: Duration = Duration::from_secs(1);
+/// How long after its last try a machine is shown that wants to be a node which another one is.
+const RIVAL_SHOWN: Duration = Duration::from_secs(60);
+/// No node can have got as far as this. Counting on from here never comes to an end.
+pub const MAX_HELD_VERSION: Version = Version(1 << 62);
 
 /// What reaches the core.
 #[derive(Debug)]
@@ -43,7 +49,7 @@ pub enum Command {
         /// The way to it.
         outbound: mpsc::Sender<Outbound>,
         /// Gets the stream's generation.
-        generation: oneshot::Sender<u64>,
+        generation: oneshot::Sender<Result<u64, Occupied>>,
     },
     /// A node says something on its stream.
     FromNode {
@@ -68,7 +74,7 @@ pub enum Command {
         /// The one of this name; empty: all.
         name: String,
         /// Gets them.
-        reply: oneshot::Sender<Vec<v1::MirroredObject>>,
+        reply: oneshot::Sender<Vec<Document>>,
     },
     /// Somebody asks how things are.
     Status(oneshot::Sender<v1::ControllerStatus>),
@@ -86,6 +92,8 @@ pub enum Command {
 pub struct Hello {
     /// Its name.
     pub node: String,
+    /// Which machine it is, from this boot on.
+    pub boot_id: String,
     /// The version it holds.
     pub version: Version,
     /// The digest of what it holds.
@@ -194,7 +202,10 @@ impl Core {
             Command::FromNode { node, generation, message } => self.hear(&node, generation, message),
             Command::Disconnect { node, generation } => self.disconnect(&node, generation),
             // Whoever asked may have gone away.
-            Command::Objects { kind, name, reply } => drop(reply.send(self.objects(kind, &name))),
+            Command::Objects { kind, name, reply } => {
+                let selection = if name.is_empty() { Selection::All } else { Selection::Named(&name) };
+                drop(reply.send(self.model.documents(kind, selection)));
+            }
             Command::Status(reply) => drop(reply.send(self.status())),
             Command::Settle { nodes, done } => self.settle(nodes, done),
         }

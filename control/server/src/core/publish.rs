@@ -17,6 +17,7 @@ impl Core {
     pub(super) async fn publish(&mut self) {
         self.publish_at = None;
         let started = Instant::now();
+        self.drop_orphans();
         let settlement = self.model.settle();
         let must_save = settlement.state.is_some()
             || self.unsaved.is_some()

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use vrouter_objects::Version;
 use vrouter_proto::Digest;
 
-use super::{Core, Hello, NodeMessage};
+use super::{Core, Hello, NodeMessage, RIVAL_SHOWN};
 use crate::node::{Acknowledged, NodeSync, Update};
 
 /// What is sent to a node.
@@ -27,12 +28,29 @@ pub(super) struct Node {
     /// What it said to hold, until there is something to compare that with.
     greeting: Option<(Version, Digest)>,
     pub session: Option<Session>,
+    rival: Option<Rival>,
+}
+
+/// Another machine that goes by the node's name.
+#[derive(Debug)]
+struct Rival {
+    boot_id: String,
+    last_try: Instant,
+}
+
+/// Why a stream is not taken: another machine is connected under this name.
+#[derive(Debug, Clone)]
+pub struct Occupied {
+    /// The boot id of the machine that is connected.
+    pub boot_id: String,
 }
 
 /// One stream of a node. A newer stream has a higher generation, and only the newest counts.
 #[derive(Debug)]
 pub(super) struct Session {
     generation: u64,
+    /// Of the machine at the other end.
+    boot_id: String,
     outbound: mpsc::Sender<Outbound>,
     /// The last token that came back.
     synced: u64,
@@ -44,28 +62,55 @@ impl Node {
         let synced = self.session.as_ref().is_some_and(|session| session.synced >= token);
         synced && self.greeting.is_none() && self.sync.is_current()
     }
+
+    /// The boot id of the machine that is connected, if it is not this one.
+    fn occupied_by_another_than(&self, boot_id: &str) -> Option<&str> {
+        let session = self.session.as_ref().filter(|session| !session.outbound.is_closed())?;
+        (session.boot_id != boot_id).then_some(session.boot_id.as_str())
+    }
+
+    /// The boot id of another machine that lately wanted to be this node.
+    pub fn rival(&self) -> Option<&str> {
+        let rival = self.rival.as_ref().filter(|rival| rival.last_try.elapsed() < RIVAL_SHOWN);
+        rival.map(|rival| rival.boot_id.as_str())
+    }
 }
 
 impl Core {
-    /// A node opens a stream, which takes the place of one it may still have.
-    pub(super) fn connect(&mut self, hello: Hello, outbound: mpsc::Sender<Outbound>) -> u64 {
+    /// A node opens a stream, which takes the place of one that the same machine may still have.
+    pub(super) fn connect(
+        &mut self,
+        hello: Hello,
+        outbound: mpsc::Sender<Outbound>,
+    ) -> Result<u64, Occupied> {
+        let Hello { node: name, boot_id, version, digest, attachments } = hello;
+        let node = self.nodes.entry(name.clone()).or_default();
+        if let Some(occupant) = node.occupied_by_another_than(&boot_id) {
+            tracing::warn!(node = name, boot_id, occupant, "a second machine connects as this node; refused");
+            let occupied = Occupied { boot_id: occupant.to_owned() };
+            node.rival = Some(Rival { boot_id, last_try: Instant::now() });
+            return Err(occupied);
+        }
+        node.rival = node.rival.take().filter(|rival| rival.boot_id != boot_id);
         self.generations += 1;
-        let Hello { node: name, version, digest, attachments } = hello;
         tracing::info!(node = name, %version, %digest, attachments = attachments.len(), "node connected");
         self.model.attached(&name, attachments);
+        if version == Version::default() {
+            self.model.forgot(&name);
+        }
         self.version = self.version.max(version);
         let node = self.nodes.entry(name.clone()).or_default();
         if let Some(old) = node.session.take() {
             // A stream that does not take even this is closed by losing its sender.
             old.outbound.try_send(Outbound::Replaced).ok();
         }
-        node.session = Some(Session { generation: self.generations, outbound, synced: 0 });
+        node.session = Some(Session { generation: self.generations, boot_id, outbound, synced: 0 });
         node.greeting = Some((version, digest));
         if let Some(token) = self.awaited_token() {
             self.send(&name, Outbound::Sync(token));
         }
         self.send_next(&name);
-        self.generations
+        Ok(self.generations)
     }
 
     /// A stream ended. One that was replaced has nothing to take with it.
@@ -75,6 +120,16 @@ impl Core {
         {
             tracing::info!(node = name, "node disconnected");
             node.session = None;
+            self.drop_orphans();
+        }
+    }
+
+    /// Forgets what was attached on nodes that will not come back to say that it is gone. Before everything was listed
+    /// it is not known which those are.
+    pub(super) fn drop_orphans(&mut self) {
+        if self.is_listed() {
+            let nodes = &self.nodes;
+            self.model.drop_orphans(|name| nodes.get(name).is_some_and(|node| node.session.is_some()));
         }
     }
 
@@ -89,10 +144,12 @@ impl Core {
             NodeMessage::Detached(vmi) => self.model.detach(name, vmi),
             NodeMessage::Synced(token) => session.synced = session.synced.max(token),
             NodeMessage::Applied { version, digest, refusals } => {
-                for (key, reason) in &refusals {
+                let known = node.sync.refused();
+                for (key, reason) in refusals.iter().filter(|(key, _)| !known.contains_key(key)) {
                     tracing::warn!(node = name, %version, object = %key, reason, "node refuses an object");
                 }
-                match node.sync.applied(version, digest, refusals) {
+                let view = self.published.view(name, &self.model.interest(name));
+                match node.sync.applied(version, digest, refusals, &view) {
                     Acknowledged::AsSent => tracing::debug!(node = name, %version, "node applied"),
                     Acknowledged::Drifted => {
                         tracing::warn!(node = name, %version, %digest, "node holds something else than it was sent");

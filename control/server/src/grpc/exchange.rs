@@ -11,8 +11,9 @@ use tonic::{Request, Response, Status, Streaming};
 use vrouter_objects::ObjectKey;
 use vrouter_proto::{CHUNK_BYTES, v1};
 
+use super::peer::Peer;
 use super::{read, stopping};
-use crate::core::{Command, Outbound};
+use crate::core::{Command, Occupied, Outbound};
 use crate::node::Update;
 
 /// How long a node may take to say hello.
@@ -48,14 +49,20 @@ impl v1::control_server::Control for ControlService {
         request: Request<Streaming<v1::NodeMessage>>,
     ) -> Result<Response<Self::ExchangeStream>, Status> {
         let (messages, stream) = mpsc::channel(MESSAGES_AHEAD);
-        tokio::spawn(serve(self.core.clone(), request.into_inner(), messages));
+        let peer = Peer::of(&request)?;
+        tokio::spawn(serve(self.core.clone(), peer, request.into_inner(), messages));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 }
 
 /// Serves one stream to its end, and tells the node why where it ends by a fault.
-async fn serve(core: mpsc::Sender<Command>, inbound: Streaming<v1::NodeMessage>, messages: Messages) {
-    if let Err(status) = converse(&core, inbound, &messages).await {
+async fn serve(
+    core: mpsc::Sender<Command>,
+    peer: Peer,
+    inbound: Streaming<v1::NodeMessage>,
+    messages: Messages,
+) {
+    if let Err(status) = converse(&core, &peer, inbound, &messages).await {
         tracing::warn!(%status, "a node's stream ends");
         // The node may be gone already.
         messages.send(Err(status)).await.ok();
@@ -64,6 +71,7 @@ async fn serve(core: mpsc::Sender<Command>, inbound: Streaming<v1::NodeMessage>,
 
 async fn converse(
     core: &mpsc::Sender<Command>,
+    peer: &Peer,
     mut inbound: Streaming<v1::NodeMessage>,
     messages: &Messages,
 ) -> Result<(), Status> {
@@ -73,11 +81,16 @@ async fn converse(
         return Err(Status::invalid_argument("a stream begins with a hello"));
     };
     let hello = read::hello(hello)?;
+    peer.check(&hello.node)?;
     let node = hello.node.clone();
     let (outbound, to_send) = mpsc::channel(OUTBOUND);
     let (generation, given) = oneshot::channel();
     core.send(Command::Connect { hello, outbound, generation }).await.map_err(|_| stopping())?;
-    let generation = given.await.map_err(|_| stopping())?;
+    let generation = given.await.map_err(|_| stopping())?.map_err(|Occupied { boot_id }| {
+        Status::already_exists(format!(
+            "another machine (boot id {boot_id}) is connected as node {node}: give this one another name, or stop that one"
+        ))
+    })?;
     let ended = tokio::select! {
         ended = receive(core, &node, generation, inbound) => ended,
         ended = send(to_send, messages) => ended,

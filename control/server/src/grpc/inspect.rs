@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tonic::{Request, Response, Status};
-use vrouter_control_model::DocumentKind;
+use vrouter_control_model::{Document, DocumentKind};
 use vrouter_proto::v1;
 
 use super::stopping;
@@ -50,7 +50,9 @@ impl v1::inspect_server::Inspect for InspectService {
     ) -> Result<Response<v1::ObjectsReply>, Status> {
         let v1::ObjectsRequest { kind, name } = request.into_inner();
         let kind: DocumentKind = kind.parse().map_err(Status::invalid_argument)?;
-        let objects = self.ask(|reply| Command::Objects { kind, name, reply }).await?;
+        let documents = self.ask(|reply| Command::Objects { kind, name, reply }).await?;
+        // Written here and not by the core, which has other things to do.
+        let objects = documents.iter().map(mirrored).collect::<Result<_, _>>()?;
         Ok(Response::new(v1::ObjectsReply { objects }))
     }
 
@@ -76,5 +78,13 @@ impl v1::inspect_server::Inspect for InspectService {
         };
         let status = self.ask(Command::Status).await?;
         Ok(Response::new(v1::ControllerStatus { settled, ..status }))
+    }
+}
+
+fn mirrored(document: &Document) -> Result<v1::MirroredObject, Status> {
+    let (kind, name) = (document.kind.to_string(), document.name());
+    match serde_json::to_string(document) {
+        Ok(json) => Ok(v1::MirroredObject { kind, name, json }),
+        Err(error) => Err(Status::internal(format!("{kind} {name} cannot be written: {error}"))),
     }
 }

@@ -2,6 +2,7 @@
 
 mod exchange;
 mod inspect;
+mod peer;
 mod read;
 
 pub use exchange::ControlService;

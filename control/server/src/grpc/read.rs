@@ -7,16 +7,21 @@ use vrouter_control_model::{Attachment, NamespacedName};
 use vrouter_objects::{ObjectKey, PodName, Version, VmiId, VrfId};
 use vrouter_proto::{Digest, convert, v1};
 
-use crate::core::{Hello, NodeMessage};
+use crate::core::{Hello, MAX_HELD_VERSION, NodeMessage};
 
 /// What a node says first.
 pub fn hello(message: v1::Hello) -> Result<Hello, Status> {
     if message.node.is_empty() {
         return Err(Status::invalid_argument("hello: node: is empty"));
     }
+    let version = Version(message.version);
+    if version > MAX_HELD_VERSION {
+        return Err(Status::invalid_argument(format!("hello: version: {version} was never sent")));
+    }
     Ok(Hello {
         node: message.node,
-        version: Version(message.version),
+        boot_id: message.boot_id,
+        version,
         digest: digest("hello", &message.digest)?,
         attachments: message.attachments.into_iter().map(attachment).collect::<Result<_, _>>()?,
     })

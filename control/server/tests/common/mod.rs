@@ -127,7 +127,8 @@ impl Received {
 pub struct FakeNode {
     pub name: String,
     pub table: Table,
-    has_refused: bool,
+    /// Everything it cannot use.
+    refused: BTreeMap<Vec<u8>, v1::Refusal>,
     out: mpsc::Sender<v1::NodeMessage>,
     inbound: Streaming<v1::ControlMessage>,
 }
@@ -143,9 +144,6 @@ impl FakeNode {
         table: Table,
         attachments: Vec<v1::Attachment>,
     ) -> Self {
-        let mut client =
-            ControlClient::new(controller.channel().await).max_decoding_message_size(MAX_MESSAGE_BYTES);
-        let (out, messages) = mpsc::channel(16);
         let hello = v1::Hello {
             node: name.to_owned(),
             boot_id: "boot".to_owned(),
@@ -153,9 +151,16 @@ impl FakeNode {
             digest: table.digest().to_bytes(),
             attachments,
         };
+        Self::greet(controller.channel().await, hello, table).await
+    }
+
+    pub async fn greet(channel: Channel, hello: v1::Hello, table: Table) -> Self {
+        let mut client = ControlClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
+        let (out, messages) = mpsc::channel(16);
+        let name = hello.node.clone();
         say(&out, v1::node_message::Kind::Hello(hello)).await;
         let inbound = client.exchange(ReceiverStream::new(messages)).await.unwrap().into_inner();
-        Self { name: name.to_owned(), table, has_refused: false, out, inbound }
+        Self { name, table, refused: BTreeMap::new(), out, inbound }
     }
 
     pub async fn say(&self, kind: v1::node_message::Kind) {
@@ -198,30 +203,33 @@ impl FakeNode {
     pub async fn apply(&mut self, update: &Received, refuse: impl Fn(&v1::Object) -> Option<&'static str>) {
         if update.is_full() {
             self.table.objects.clear();
+            self.refused.clear();
         } else {
             assert_eq!(update.begin.base, self.table.version, "a delta on what the node holds");
         }
         assert!(update.begin.version > self.table.version, "versions never go backwards");
         assert_eq!(update.begin.version, update.end.version);
-        let mut refusals = Vec::new();
         for object in &update.put {
             let key = convert::key_of(object).unwrap();
+            let bytes = key.encode_to_vec();
             match refuse(object) {
                 Some(reason) => {
-                    self.has_refused = true;
-                    self.table.objects.remove(&key.encode_to_vec());
-                    refusals.push(v1::Refusal { object: Some(key), reason: reason.to_owned() });
+                    self.table.objects.remove(&bytes);
+                    let refusal = v1::Refusal { object: Some(key), reason: reason.to_owned() };
+                    self.refused.insert(bytes, refusal);
                 }
                 None => {
-                    self.table.objects.insert(key.encode_to_vec(), object.clone());
+                    self.refused.remove(&bytes);
+                    self.table.objects.insert(bytes, object.clone());
                 }
             }
         }
-        for key in &update.remove {
-            self.table.objects.remove(&key.encode_to_vec());
+        for key in update.remove.iter().map(Message::encode_to_vec) {
+            self.table.objects.remove(&key);
+            self.refused.remove(&key);
         }
         self.table.version = update.begin.version;
-        if refusals.is_empty() && !self.has_refused {
+        if self.refused.is_empty() {
             assert_eq!(
                 self.table.digest().to_bytes(),
                 update.end.digest,
@@ -233,7 +241,7 @@ impl FakeNode {
         self.say(v1::node_message::Kind::Applied(v1::Applied {
             version: self.table.version,
             digest,
-            refusals,
+            refusals: self.refused.values().cloned().collect(),
         }))
         .await;
     }

@@ -56,7 +56,7 @@ impl Row for Line {
 
 /// Shows every floating IP, or those of one Service or address.
 pub async fn show(client: &mut Client, format: Format, wanted: Option<&str>) -> Result<(), CliError> {
-    let names = Names::ask(client).await?;
+    let names = Names::of_networks(client).await?;
     let mut services = Vec::new();
     for message in client.floating_ips().await? {
         let floating_ip = FloatingIp::try_from(message)?;

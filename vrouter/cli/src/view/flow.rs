@@ -20,7 +20,7 @@ struct Flows {
 struct Flow {
     index: u32,
     reverse_index: u32,
-    direction: String,
+    direction: &'static str,
     vrf: u32,
     network: String,
     protocol: String,
@@ -34,7 +34,7 @@ struct Flow {
     translated_destination_port: u32,
     egress_vrf: u32,
     next_hop: String,
-    state: String,
+    state: &'static str,
     packets: u64,
     bytes: u64,
     idle_ms: u32,
@@ -66,7 +66,7 @@ impl Flow {
         Self {
             index: flow.index,
             reverse_index: flow.reverse_index,
-            direction: flow.direction,
+            direction: direction(flow.direction()),
             vrf: flow.vrf,
             network: names.network(flow.vrf),
             protocol: u8::try_from(flow.protocol)
@@ -81,7 +81,7 @@ impl Flow {
             translated_destination_port: flow.translated_destination_port,
             egress_vrf: flow.egress_vrf,
             next_hop: names.next_hop(flow.next_hop.as_ref()),
-            state: flow.state,
+            state: state(flow.state()),
             packets: flow.packets,
             bytes: flow.bytes,
             idle_ms: flow.idle_ms,
@@ -94,6 +94,25 @@ impl Flow {
             to,
             leaves_as,
         }
+    }
+}
+
+fn direction(direction: v1::FlowDirection) -> &'static str {
+    match direction {
+        v1::FlowDirection::Forward => "forward",
+        v1::FlowDirection::Reverse => "reverse",
+        v1::FlowDirection::Unspecified => "unknown",
+    }
+}
+
+fn state(state: v1::ConnectionState) -> &'static str {
+    match state {
+        v1::ConnectionState::Unreplied => "unreplied",
+        v1::ConnectionState::Handshake => "handshake",
+        v1::ConnectionState::Established => "established",
+        v1::ConnectionState::Closing => "closing",
+        v1::ConnectionState::Closed => "closed",
+        v1::ConnectionState::Unspecified => "unknown",
     }
 }
 
@@ -129,7 +148,7 @@ impl Row for Flow {
             self.next_hop.clone(),
             self.service.clone(),
             self.member.clone(),
-            self.state.clone(),
+            self.state.to_owned(),
             self.packets.to_string(),
             bytes(self.bytes),
             format!("{} of {}", duration(self.idle_ms.into()), duration(self.timeout_ms.into())),
@@ -139,7 +158,7 @@ impl Row for Flow {
 
 /// Shows the flows that match.
 pub async fn show(client: &mut Client, format: Format, filter: &FlowFilter) -> Result<(), CliError> {
-    let names = Names::ask(client).await?;
+    let names = Names::of_everything(client).await?;
     let request = v1::FlowRequest {
         address: filter.address.map(Into::into),
         port: filter.port.unwrap_or_default().into(),

@@ -25,7 +25,7 @@ impl Row for NextHop {
 
 /// Shows every next hop that a route leads to.
 pub async fn show(client: &mut Client, format: Format) -> Result<(), CliError> {
-    let names = Names::ask(client).await?;
+    let names = Names::of_next_hops(client).await?;
     let mut next_hops = BTreeMap::new();
     for route in client.routes().await? {
         *next_hops.entry(names.next_hop(route.next_hop.as_ref())).or_default() += 1;

@@ -31,7 +31,7 @@ impl Row for Route {
 
 /// Shows the routes of all networks or of one, those that match an address with the deciding one first.
 pub async fn show(client: &mut Client, format: Format, filter: &RouteFilter) -> Result<(), CliError> {
-    let names = Names::ask(client).await?;
+    let names = Names::of_next_hops(client).await?;
     let vrf = filter.vrf.as_deref().map(|vrf| names.find_network(vrf)).transpose()?;
     let mut routes = Vec::new();
     for message in client.routes().await? {

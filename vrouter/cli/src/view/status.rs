@@ -22,6 +22,7 @@ struct Node {
     digest: String,
     refusals: Vec<Refusal>,
     vtep_address: String,
+    not_ready: String,
     interfaces: u32,
     workers: u32,
     epoch: u64,
@@ -145,6 +146,7 @@ impl Node {
                 format!("{} segments cut, {} frames merged", packets.segments_cut, packets.frames_merged),
             ),
         ];
+        facts.extend((!self.not_ready.is_empty()).then(|| fact("not ready", &self.not_ready)));
         facts.extend(refusals(&self.refusals));
         facts
     }
@@ -198,6 +200,7 @@ fn node(report: v1::NodeReport) -> Node {
         digest: digest(&report.digest),
         refusals: report.refusals.into_iter().map(refusal).collect(),
         vtep_address: address(report.vtep_address.as_ref()),
+        not_ready: report.not_ready,
         interfaces: report.interfaces,
         workers: report.workers,
         epoch: report.epoch,

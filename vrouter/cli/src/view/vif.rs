@@ -12,7 +12,7 @@ use crate::output::{Format, Row, bytes, rows};
 struct Interface {
     vmi: u32,
     name: String,
-    kind: String,
+    kind: &'static str,
     vrf: u32,
     network: String,
     device: String,
@@ -33,8 +33,8 @@ impl From<v1::Interface> for Interface {
     fn from(message: v1::Interface) -> Self {
         Self {
             vmi: message.vmi,
+            kind: kind(message.kind()),
             name: message.name,
-            kind: message.kind,
             vrf: message.vrf,
             network: message.network,
             device: message.device,
@@ -50,6 +50,14 @@ impl From<v1::Interface> for Interface {
             flows: message.flows,
             container_id: message.container_id,
         }
+    }
+}
+
+fn kind(kind: v1::InterfaceKind) -> &'static str {
+    match kind {
+        v1::InterfaceKind::Pod => "pod",
+        v1::InterfaceKind::Host => "host",
+        v1::InterfaceKind::Unspecified => "unknown",
     }
 }
 
@@ -75,7 +83,7 @@ impl Row for Interface {
         vec![
             self.vmi.to_string(),
             self.name.clone(),
-            self.kind.clone(),
+            self.kind.to_owned(),
             if self.up { "up" } else { "down" }.to_owned(),
             self.addresses.join(" "),
             self.mac.clone(),

@@ -133,11 +133,13 @@ impl Call {
 /// What the fake vRouter was asked, and what it is to answer.
 #[derive(Default)]
 pub struct State {
-    pub version: u64,
+    pub not_ready: String,
     pub refusal: Option<Status>,
     pub attached: Vec<String>,
     pub detached: Vec<String>,
     pub valid: Vec<(String, String)>,
+    /// The networks that were asked for.
+    pub networks: Vec<String>,
 }
 
 /// A vRouter that does as the test says.
@@ -170,7 +172,7 @@ struct Service {
     state: Arc<Mutex<State>>,
 }
 
-fn reply(request: &v1::DetachRequest, netns: &str) -> v1::AttachReply {
+fn reply(request: &v1::DetachRequest) -> v1::AttachReply {
     let address = |text: &str| v1::Address::from(text.parse::<std::net::IpAddr>().unwrap());
     let attachment = v1::Attachment {
         vmi: 1,
@@ -184,7 +186,6 @@ fn reply(request: &v1::DetachRequest, netns: &str) -> v1::AttachReply {
     };
     v1::AttachReply {
         attachment: Some(attachment),
-        netns: netns.to_owned(),
         mtu: 1450,
         gateways: vec![address("10.244.0.1"), address("fd00:10:244::1")],
         gateway_mac: vec![0, 0, 0x5e, 0, 1, 0],
@@ -199,6 +200,8 @@ fn not_asked<T>() -> Reply<T> {
 
 #[tonic::async_trait]
 impl Node for Service {
+    type RoutesStream = tokio_stream::Empty<Result<v1::RouteTable, Status>>;
+    type FloatingIpsStream = tokio_stream::Empty<Result<v1::FloatingIpTable, Status>>;
     type FlowsStream = tokio_stream::Empty<Result<v1::FlowTable, Status>>;
 
     async fn attach(&self, request: Request<v1::AttachRequest>) -> Reply<v1::AttachReply> {
@@ -209,8 +212,9 @@ impl Node for Service {
         }
         assert_eq!(request.uid, "0f");
         state.attached.push(request.container_id.clone());
+        state.networks.push(request.configuration);
         let named = v1::DetachRequest { container_id: request.container_id, interface: request.interface };
-        Ok(Response::new(reply(&named, &request.netns)))
+        Ok(Response::new(reply(&named)))
     }
 
     async fn detach(&self, request: Request<v1::DetachRequest>) -> Reply<v1::DetachReply> {
@@ -219,21 +223,23 @@ impl Node for Service {
     }
 
     async fn check_attachment(&self, request: Request<v1::DetachRequest>) -> Reply<v1::AttachReply> {
-        Ok(Response::new(reply(&request.into_inner(), "")))
+        Ok(Response::new(reply(&request.into_inner())))
     }
 
     async fn collect_garbage(
         &self,
         request: Request<v1::CollectGarbageRequest>,
     ) -> Reply<v1::CollectGarbageReply> {
-        let valid = request.into_inner().valid.into_iter();
-        self.state.lock().unwrap().valid = valid.map(|one| (one.container_id, one.interface)).collect();
+        let request = request.into_inner();
+        let mut state = self.state.lock().unwrap();
+        state.valid = request.valid.into_iter().map(|one| (one.container_id, one.interface)).collect();
+        state.networks.push(request.configuration);
         Ok(Response::new(v1::CollectGarbageReply { removed: 0 }))
     }
 
     async fn status(&self, _: Request<v1::NodeStatusRequest>) -> Reply<v1::NodeReport> {
-        let applied_version = self.state.lock().unwrap().version;
-        Ok(Response::new(v1::NodeReport { applied_version, ..Default::default() }))
+        let not_ready = self.state.lock().unwrap().not_ready.clone();
+        Ok(Response::new(v1::NodeReport { not_ready, ..Default::default() }))
     }
 
     async fn interfaces(&self, _: Request<v1::TableRequest>) -> Reply<v1::InterfaceTable> {
@@ -244,11 +250,11 @@ impl Node for Service {
         not_asked()
     }
 
-    async fn routes(&self, _: Request<v1::TableRequest>) -> Reply<v1::RouteTable> {
+    async fn routes(&self, _: Request<v1::TableRequest>) -> Reply<Self::RoutesStream> {
         not_asked()
     }
 
-    async fn floating_ips(&self, _: Request<v1::TableRequest>) -> Reply<v1::FloatingIpTable> {
+    async fn floating_ips(&self, _: Request<v1::TableRequest>) -> Reply<Self::FloatingIpsStream> {
         not_asked()
     }
 
@@ -265,10 +271,6 @@ impl Node for Service {
     }
 
     async fn objects(&self, _: Request<v1::ObjectsRequest>) -> Reply<v1::ObjectsReply> {
-        not_asked()
-    }
-
-    async fn shutdown(&self, _: Request<v1::ShutdownRequest>) -> Reply<v1::ShutdownReply> {
         not_asked()
     }
 }

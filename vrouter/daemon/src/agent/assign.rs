@@ -1,6 +1,7 @@
 //! What network and addresses a pod gets: as the controller says, or, without one, from the leases alone.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use vrouter_objects::{PodName, VrfId};
@@ -20,7 +21,7 @@ impl Agent {
     /// What this pod gets. While a controller is connected it is waited for, but no longer than this: the pod may have
     /// been placed on this node only just now.
     pub async fn assignment(
-        &self,
+        self: Arc<Self>,
         request: &AttachRequest,
         patience: Duration,
     ) -> Result<Assignment, AttachError> {
@@ -31,11 +32,8 @@ impl Agent {
         loop {
             changed.mark_unchanged();
             let may_come = link.borrow_and_update().may_bring_more();
-            if let Some(assignment) = self.state().assignment(&request.pod, &request.uid)? {
+            if let Some(assignment) = Arc::clone(&self).assignment_now(request.clone(), may_come).await? {
                 return Ok(assignment);
-            }
-            if !may_come {
-                return self.state().default_assignment();
             }
             let news = async {
                 // Both senders are the agent's own.
@@ -47,9 +45,34 @@ impl Agent {
             }
         }
     }
+
+    /// What the pod gets as things are; `None`: it is worth waiting for the controller. Looking may have to wait for an
+    /// attachment that is being made, so it is done where that disturbs nobody.
+    async fn assignment_now(
+        self: Arc<Self>,
+        request: AttachRequest,
+        may_come: bool,
+    ) -> Result<Option<Assignment>, AttachError> {
+        let look = move || {
+            let state = self.state();
+            match state.assignment(&request.pod, &request.uid)? {
+                None if !may_come => state.default_assignment().map(Some),
+                assignment => Ok(assignment),
+            }
+        };
+        let looked = tokio::task::spawn_blocking(look).await;
+        looked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    }
 }
 
 impl State {
+    /// Whether a pod could be attached now, as far as that does not depend on the pod.
+    pub fn readiness(&self) -> Result<(), AttachError> {
+        self.open_vtep()?;
+        let vrf = self.addressing.default_network().ok_or(AttachError::NoLease)?;
+        self.network(vrf).map(drop).ok_or(AttachError::UnknownNetwork(vrf))
+    }
+
     /// What the controller said about this pod. What it said about an earlier pod of that name does not count.
     fn assignment(&self, pod: &PodName, uid: &str) -> Result<Option<Assignment>, AttachError> {
         let same = |other: &str| uid.is_empty() || other.is_empty() || uid == other;

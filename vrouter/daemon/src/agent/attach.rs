@@ -54,9 +54,7 @@ impl Agent {
         let netns = NetworkNamespace::at(&request.netns)
             .map_err(|error| AttachError::Request { field: "netns", problem: error.to_string() })?;
         let mut state = self.state();
-        if call.is_called_off() {
-            return Err(AttachError::CalledOff(request.interface.clone()));
-        }
+        call.is_wanted()?;
         if let Some(attachment) = state.made_by(request, &netns).cloned() {
             if state.device(&attachment.interface) != Some(&DeviceState::Open) {
                 self.bring_up(&mut state, &attachment)?;
@@ -70,7 +68,8 @@ impl Agent {
         let attachment = self.compose(&mut state, request, netns, assignment)?;
         state.keep(attachment.clone());
         let stored = self.store_attachments(&state).map_err(AttachError::from);
-        match stored.and_then(|()| self.bring_up(&mut state, &attachment)) {
+        let made = stored.and_then(|()| self.bring_up(&mut state, &attachment));
+        match made.and_then(|()| call.is_wanted()) {
             Ok(()) => Ok(attachment),
             Err(error) => {
                 self.undo(&mut state, &attachment);
@@ -112,8 +111,10 @@ impl Agent {
         let state = self.state();
         let attachment =
             state.attachment(interface).ok_or_else(|| AttachError::NotAttached(interface.clone()))?;
-        let damaged =
-            |problem: &str| AttachError::Damaged { interface: interface.clone(), problem: problem.to_owned() };
+        let damaged = |problem: &str| AttachError::Damaged {
+            interface: interface.clone(),
+            problem: problem.to_owned(),
+        };
         if !attachment.netns.is_there() {
             return Err(damaged("its network namespace is gone"));
         }
@@ -144,7 +145,7 @@ impl Agent {
         if let Some(address) = addresses.iter().find(|address| state.gateway(vrf, **address).is_none()) {
             return Err(AttachError::NoGateway { network, address: *address });
         }
-        self.files.leases.store(state.addressing.uses())?;
+        self.files.leases.store(state.addressing.used())?;
         Ok(Attachment {
             vmi,
             pod: request.pod.clone(),
@@ -190,6 +191,12 @@ impl Agent {
         }
     }
 
+    pub(super) fn close_device(&self, attachment: &Attachment) -> Result<(), AttachError> {
+        self.plane
+            .close_port(attachment.port, &device(attachment))
+            .map_err(|error| AttachError::Plane { interface: attachment.interface.clone(), error })
+    }
+
     /// Takes an interface out of the tables in force, for this reason, and tells the controller where it was told that
     /// it is there. The attachment stays.
     pub(super) fn take_out(&self, state: &mut State, attachment: &Attachment, reason: &str) {
@@ -212,9 +219,7 @@ impl Agent {
     fn detach_from(&self, state: &mut State, interface: &ContainerInterface) -> Result<(), AttachError> {
         let Some(attachment) = state.attachment(interface).cloned() else { return Ok(()) };
         self.take_out(state, &attachment, "it is being detached");
-        self.plane
-            .close_port(attachment.port, &device(&attachment))
-            .map_err(|error| AttachError::Plane { interface: interface.clone(), error })?;
+        self.close_device(&attachment)?;
         state.attachments.remove(interface);
         if let Err(error) = self.store_attachments(state) {
             // Whoever asks again finds it still there.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::AttachRequest;
+use super::{AttachError, AttachRequest};
 use crate::attachment::ContainerInterface;
 
 /// One call to attach, from its arrival on.
@@ -15,9 +15,34 @@ pub struct AttachCall {
 }
 
 impl AttachCall {
-    /// Whether its interface was detached since it came.
-    pub fn is_called_off(&self) -> bool {
-        self.called_off.load(Ordering::SeqCst)
+    /// Fails where its interface was detached since it came, or nobody waits for it any more.
+    pub(super) fn is_wanted(&self) -> Result<(), AttachError> {
+        match self.called_off.load(Ordering::SeqCst) {
+            true => Err(AttachError::CalledOff(self.request.interface.clone())),
+            false => Ok(()),
+        }
+    }
+
+    fn call_off(&self) {
+        self.called_off.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Who waits for a call. Where that one goes away before there is an answer, the call is called off.
+#[derive(Debug)]
+pub struct Caller(Arc<AttachCall>);
+
+impl Caller {
+    /// The one who waits for this call.
+    pub fn of(call: &Arc<AttachCall>) -> Self {
+        Self(Arc::clone(call))
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        // Of a call that was answered it makes no difference.
+        self.0.call_off();
     }
 }
 
@@ -41,7 +66,7 @@ impl Calls {
         let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for call in calls.iter().filter_map(Weak::upgrade) {
             if call.request.interface == *interface {
-                call.called_off.store(true, Ordering::SeqCst);
+                call.call_off();
             }
         }
     }

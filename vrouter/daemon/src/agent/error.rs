@@ -43,6 +43,9 @@ pub enum AttachError {
     /// Without a controller and without a lease nobody says what network a pod is in.
     #[error("no controller is connected, and no addresses are leased to this node")]
     NothingLeased,
+    /// Nothing can be given out, whatever a controller says.
+    #[error("no addresses are leased to this node yet")]
+    NoLease,
     /// The network is not among the tables.
     #[error("vrf {0} is not known here yet")]
     UnknownNetwork(VrfId),
@@ -60,8 +63,8 @@ pub enum AttachError {
     /// The node's own tunnel end could not be opened.
     #[error("{0}")]
     VtepFailed(String),
-    /// The interface was detached while it was being attached.
-    #[error("{0} was detached while it was being attached")]
+    /// The interface was detached while it was being attached, or whoever asked for it went away.
+    #[error("{0} was called off while it was being attached")]
     CalledOff(ContainerInterface),
     /// The address that the pod must get is another pod's.
     #[error("address {address} is in use by pod {holder}")]

@@ -25,7 +25,7 @@ use vrouter_proto::{Digest, v1};
 pub use apply::Applied;
 pub use assign::Assignment;
 pub use attach::AttachRequest;
-pub use call::AttachCall;
+pub use call::{AttachCall, Caller};
 pub use error::AttachError;
 pub use held::{Drift, Held, Plan};
 pub use restore::Restored;

@@ -1,5 +1,9 @@
+mod restart;
+mod upkeep;
+
 use std::collections::HashSet;
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 use vrouter_objects::{NextHop, Object, ObjectKey, Route, RouteKey, RouterId, Version};
@@ -21,7 +25,7 @@ fn fixed(address: &str) -> Assignment {
 }
 
 fn attach(node: &TestNode, name: &str, container_id: &str) -> Attachment {
-    node.agent.attach(&request(name, container_id), &anywhere()).unwrap()
+    node.attach(request(name, container_id), &anywhere()).unwrap()
 }
 
 fn link_down(node: &TestNode) {
@@ -52,7 +56,7 @@ fn an_attachment_is_made_once_and_undone_once() {
 fn cni_2_an_exhausted_pool_leaves_nothing_behind() {
     let node = TestNode::with_lease("10.244.0.0/30");
     attach(&node, "web", "c1");
-    let error = node.agent.attach(&request("db", "c2"), &anywhere()).unwrap_err();
+    let error = node.attach(request("db", "c2"), &anywhere()).unwrap_err();
     assert_eq!(error.to_string(), "all addresses of 10.244.0.0/30 in vrf 1 are in use");
     assert_eq!((node.open_ports(), node.agent.state().attached().count()), (1, 1));
 }
@@ -61,7 +65,7 @@ fn cni_2_an_exhausted_pool_leaves_nothing_behind() {
 fn a_device_that_cannot_be_made_leaves_nothing_behind() {
     let node = TestNode::with_lease("10.244.0.0/30");
     *node.plane.refuses_to_open.lock().unwrap() = Some("no such luck".to_owned());
-    let error = node.agent.attach(&request("web", "c1"), &anywhere()).unwrap_err();
+    let error = node.attach(request("web", "c1"), &anywhere()).unwrap_err();
     assert_eq!(error.to_string(), "eth0 of container c1: no such luck");
     assert_eq!((node.open_ports(), node.agent.state().attached().count()), (0, 0));
     assert_eq!(node.restarted().agent.state().attached().count(), 0);
@@ -94,10 +98,10 @@ fn cni_4_a_late_del_of_an_old_sandbox_leaves_the_new_one() {
 fn cni_7_a_static_address_moves_to_the_pods_new_sandbox_and_to_nobody_else() {
     let node = TestNode::with_lease(SMALL);
     let wanted = fixed("10.244.7.7");
-    node.agent.attach(&request("web", "c1"), &wanted).unwrap();
-    let new = node.agent.attach(&request("web", "c2"), &wanted).unwrap();
+    node.attach(request("web", "c1"), &wanted).unwrap();
+    let new = node.attach(request("web", "c2"), &wanted).unwrap();
     assert_eq!(new.addresses, [ip("10.244.7.7")]);
-    let error = node.agent.attach(&request("db", "c3"), &wanted).unwrap_err();
+    let error = node.attach(request("db", "c3"), &wanted).unwrap_err();
     assert_eq!(error.to_string(), "address 10.244.7.7 is in use by pod default/web");
     assert_eq!(node.open_ports(), 1);
 }
@@ -128,7 +132,10 @@ fn garbage_is_what_the_runtime_no_longer_knows() {
     for name in ["a", "b", "c"] {
         attach(&node, name, name);
     }
-    assert_eq!(node.agent.collect_garbage(&HashSet::from([interface("b"), interface("x")])).unwrap(), 2);
+    assert_eq!(
+        node.agent.collect_garbage("pods", &HashSet::from([interface("b"), interface("x")])).unwrap(),
+        2
+    );
     assert_eq!(node.agent.state().attached().count(), 1);
 }
 
@@ -157,7 +164,7 @@ fn a_pod_whose_namespace_went_while_the_node_was_down_is_gone() {
     fs::write(&netns, "").unwrap();
     let mut request = request("web", "c1");
     request.netns.clone_from(&netns);
-    node.agent.attach(&request, &anywhere()).unwrap();
+    node.attach(request, &anywhere()).unwrap();
     assert!(node.agent.check(&interface("c1")).is_ok());
     fs::remove_file(netns).unwrap();
     let error = node.agent.check(&interface("c1")).unwrap_err();
@@ -229,12 +236,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 async fn without_a_controller_the_lease_decides() {
     let node = TestNode::with_lease(SMALL);
     link_down(&node);
-    let assignment = node.agent.assignment(&request("web", "c1"), PATIENCE).await.unwrap();
+    let assignment = Arc::clone(&node.agent).assignment(&request("web", "c1"), PATIENCE).await.unwrap();
     assert_eq!(assignment, anywhere());
 
     let bare = TestNode::new();
     link_down(&bare);
-    let error = bare.agent.assignment(&request("web", "c1"), PATIENCE).await.unwrap_err();
+    let error = Arc::clone(&bare.agent).assignment(&request("web", "c1"), PATIENCE).await.unwrap_err();
     assert_eq!(error.to_string(), "no controller is connected, and no addresses are leased to this node");
 }
 
@@ -245,15 +252,18 @@ async fn what_the_controller_said_counts_also_when_it_is_gone() {
     objects.extend([binding("web", &["10.244.7.7"], None), binding("db", &[], Some("its address is taken"))]);
     node.apply(1, &objects).unwrap();
     link_down(&node);
-    assert_eq!(node.agent.assignment(&request("web", "c1"), PATIENCE).await.unwrap(), fixed("10.244.7.7"));
-    let error = node.agent.assignment(&request("db", "c2"), PATIENCE).await.unwrap_err();
+    assert_eq!(
+        Arc::clone(&node.agent).assignment(&request("web", "c1"), PATIENCE).await.unwrap(),
+        fixed("10.244.7.7")
+    );
+    let error = Arc::clone(&node.agent).assignment(&request("db", "c2"), PATIENCE).await.unwrap_err();
     assert_eq!(error.to_string(), "pod default/db is refused: its address is taken");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_the_controller_never_mentions_is_waited_for_in_vain() {
     let node = TestNode::with_lease(SMALL);
-    let error = node.agent.assignment(&request("web", "c1"), PATIENCE).await.unwrap_err();
+    let error = Arc::clone(&node.agent).assignment(&request("web", "c1"), PATIENCE).await.unwrap_err();
     assert!(matches!(error, AttachError::NotAssigned { .. }), "{error}");
 }
 
@@ -285,8 +295,8 @@ fn attached_at_once_from_many_sides_each_has_its_own() {
     let attachments: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..40)
             .map(|number| {
-                let (agent, name) = (&node.agent, format!("web-{}", number / 2));
-                scope.spawn(move || agent.attach(&request(&name, &name), &anywhere()).unwrap())
+                let (node, name) = (&node, format!("web-{}", number / 2));
+                scope.spawn(move || node.attach(request(&name, &name), &anywhere()).unwrap())
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -295,4 +305,17 @@ fn attached_at_once_from_many_sides_each_has_its_own() {
     assert_eq!(distinct(attachments.iter().map(|a| a.addresses[0].to_string()).collect()), 20);
     assert_eq!(distinct(attachments.iter().map(|a| a.vmi.to_string()).collect()), 20);
     assert_eq!(distinct(attachments.iter().map(|a| a.port.0.to_string()).collect()), 20);
+}
+
+#[tokio::test]
+async fn a_binding_without_a_uid_counts_for_any_pod_of_its_name() {
+    let node = TestNode::new();
+    let mut objects = basics();
+    objects.push(binding("web", &["10.244.7.7"], None));
+    if let Some(Object::PodBinding(binding)) = objects.last_mut() {
+        binding.uid.clear();
+    }
+    node.apply(1, &objects).unwrap();
+    let found = Arc::clone(&node.agent).assignment(&request("web", "c1"), PATIENCE).await.unwrap();
+    assert_eq!(found, fixed("10.244.7.7"));
 }

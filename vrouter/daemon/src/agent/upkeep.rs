@@ -10,6 +10,7 @@ use futures::FutureExt;
 use tokio::time::sleep;
 
 use super::{Agent, State};
+use crate::attachment::Attachment;
 use crate::state::StateError;
 
 /// Tables are written to disk no more often than this.
@@ -69,11 +70,21 @@ impl Agent {
     pub fn tend(&self) {
         let mut state = self.state();
         // Asked under the lock: a port that was given to another pod since would be taken for this one.
-        for port in self.plane.unplugged_ports() {
-            let gone = state.attached().find(|attachment| attachment.port == port).cloned();
-            if let Some(attachment) = gone {
-                tracing::warn!("pod {}: its interface has vanished", attachment.pod);
-                self.take_out(&mut state, &attachment, "its interface has vanished");
+        let unplugged = self.plane.unplugged_ports();
+        let reason = |attachment: &Attachment| {
+            if unplugged.contains(&attachment.port) {
+                return Some("its interface has vanished");
+            }
+            (!attachment.netns.is_there()).then_some("its network namespace is gone")
+        };
+        let vanished =
+            state.working().filter_map(|attachment| Some((attachment.clone(), reason(attachment)?)));
+        for (attachment, reason) in vanished.collect::<Vec<_>>() {
+            tracing::warn!("pod {}: {reason}", attachment.pod);
+            self.take_out(&mut state, &attachment, reason);
+            // A namespace that nothing is bound to any more lives on for as long as our descriptors are open.
+            if let Err(error) = self.close_device(&attachment) {
+                tracing::error!("{error}");
             }
         }
         self.follow_tunnel_end(&mut state);

@@ -88,13 +88,13 @@ fn flow(record: &FlowRecord) -> v1::Flow {
         source_port: key.source_port.into(),
         destination_port: key.destination_port.into(),
         protocol: key.protocol.0.into(),
-        direction: direction(record.direction).to_owned(),
+        direction: direction(record.direction).into(),
         translated_source: address(record.translated_source),
         translated_destination: address(record.translated_destination),
         translated_source_port: record.translated_source_port.into(),
         translated_destination_port: record.translated_destination_port.into(),
         next_hop: Some((&record.next_hop).into()),
-        state: state(record.state.connection).to_owned(),
+        state: state(record.state.connection).into(),
         packets: record.packets,
         bytes: record.bytes,
         idle_ms: u32::try_from(record.state.idle).unwrap_or(u32::MAX),
@@ -106,19 +106,19 @@ fn flow(record: &FlowRecord) -> v1::Flow {
     }
 }
 
-fn direction(direction: Direction) -> &'static str {
+fn direction(direction: Direction) -> v1::FlowDirection {
     match direction {
-        Direction::Initiator => "forward",
-        Direction::Responder => "reverse",
+        Direction::Initiator => v1::FlowDirection::Forward,
+        Direction::Responder => v1::FlowDirection::Reverse,
     }
 }
 
-fn state(state: ConnectionState) -> &'static str {
+fn state(state: ConnectionState) -> v1::ConnectionState {
     match state {
-        ConnectionState::Unreplied => "unreplied",
-        ConnectionState::Handshake => "handshake",
-        ConnectionState::Established => "established",
-        ConnectionState::Closing => "closing",
-        ConnectionState::Closed => "closed",
+        ConnectionState::Unreplied => v1::ConnectionState::Unreplied,
+        ConnectionState::Handshake => v1::ConnectionState::Handshake,
+        ConnectionState::Established => v1::ConnectionState::Established,
+        ConnectionState::Closing => v1::ConnectionState::Closing,
+        ConnectionState::Closed => v1::ConnectionState::Closed,
     }
 }

@@ -41,6 +41,7 @@ pub(super) fn report(agent: &Agent, about: &About) -> v1::NodeReport {
         packets: Some(packets(&agent.shared().totals())),
         vtep_address: state.vtep().map(|vtep| vtep.address.into()),
         interfaces: u32::try_from(state.attached().count()).unwrap_or(u32::MAX),
+        not_ready: state.readiness().err().map(|error| error.to_string()).unwrap_or_default(),
         uptime_ms: u64::try_from(about.started.elapsed().as_millis()).unwrap_or(u64::MAX),
     }
 }

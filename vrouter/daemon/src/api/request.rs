@@ -4,14 +4,11 @@ use std::path::PathBuf;
 
 use tonic::{Code, Status};
 use vrouter_objects::PodName;
-use vrouter_proto::v1;
+use vrouter_proto::{is_interface_name, v1};
 
 use crate::addressing::AddressingError;
 use crate::agent::{AttachError, AttachRequest};
 use crate::attachment::ContainerInterface;
-
-/// The longest name that an interface can have.
-const INTERFACE_NAME_BYTES: usize = 15;
 
 /// Reads a request to attach.
 pub(super) fn attach_request(message: v1::AttachRequest) -> Result<AttachRequest, AttachError> {
@@ -22,7 +19,7 @@ pub(super) fn attach_request(message: v1::AttachRequest) -> Result<AttachRequest
         return Err(wrong("netns", "is not an absolute path"));
     }
     let interface = container_interface(message.container_id, message.interface)?;
-    Ok(AttachRequest { pod, uid: message.uid, interface, netns })
+    Ok(AttachRequest { pod, uid: message.uid, interface, netns, configuration: message.configuration })
 }
 
 /// Reads what the runtime calls an interface.
@@ -34,12 +31,7 @@ fn container_interface(container_id: String, name: String) -> Result<ContainerIn
     if container_id.is_empty() {
         return Err(wrong("container_id", "is missing"));
     }
-    let forbidden = |c: char| c == '/' || c == ':' || c.is_whitespace();
-    if name.is_empty()
-        || name.len() > INTERFACE_NAME_BYTES
-        || name.contains(forbidden)
-        || [".", ".."].contains(&&*name)
-    {
+    if !is_interface_name(&name) {
         return Err(wrong("interface", "is no name that an interface can have"));
     }
     Ok(ContainerInterface { container_id, name })
@@ -59,11 +51,17 @@ impl From<AttachError> for Status {
             | AttachError::Damaged { .. } => Code::FailedPrecondition,
             AttachError::NotAssigned { .. }
             | AttachError::NothingLeased
+            | AttachError::NoLease
             | AttachError::UnknownNetwork(_)
             | AttachError::NoVtep
+            | AttachError::VtepFailed(_)
             | AttachError::Addressing(AddressingError::NoLease(_)) => Code::Unavailable,
             AttachError::Addressing(_) | AttachError::NoPort => Code::ResourceExhausted,
-            AttachError::State(_) | AttachError::Plane { .. } | AttachError::Table { .. } => Code::Internal,
+            AttachError::CalledOff(_) => Code::Aborted,
+            AttachError::State(_)
+            | AttachError::Plane { .. }
+            | AttachError::Table { .. }
+            | AttachError::Garbage { .. } => Code::Internal,
             AttachError::NotAttached(_) => Code::NotFound,
         };
         Self::new(code, error.to_string())
@@ -81,6 +79,7 @@ mod tests {
             container_id: "container".to_owned(),
             interface: "eth0".to_owned(),
             netns: "/run/netns/web".to_owned(),
+            configuration: "pods".to_owned(),
         }
     }
 

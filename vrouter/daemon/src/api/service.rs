@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tonic::{Request, Response, Status};
 use vrouter_objects::MacAddress;
 use vrouter_proto::convert::mac_to_bytes;
@@ -15,7 +14,7 @@ use vrouter_proto::{MAX_MESSAGE_BYTES, v1};
 use super::flows::Filter;
 use super::report::About;
 use super::{drops, flows, report, request, tables};
-use crate::agent::{Agent, AttachError};
+use crate::agent::{Agent, AttachError, Caller};
 use crate::attachment::Attachment;
 
 /// How long an attachment waits for the controller to say what the pod gets.
@@ -26,13 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct NodeService {
     agent: Arc<Agent>,
     about: About,
-    stop: Arc<Notify>,
 }
 
 impl NodeService {
-    /// The local API of this agent. Whoever calls Shutdown notifies `stop`.
-    pub fn new(agent: Arc<Agent>, about: About, stop: Arc<Notify>) -> Self {
-        Self { agent, about, stop }
+    /// The local API of this agent.
+    pub fn new(agent: Arc<Agent>, about: About) -> Self {
+        Self { agent, about }
     }
 
     /// Asks the agent something that may block.
@@ -45,35 +43,58 @@ impl NodeService {
         Ok(answer.map_err(|error| Status::internal(error.to_string()))??)
     }
 
-    fn reply(&self, attachment: &Attachment) -> v1::AttachReply {
-        let state = self.agent.state();
-        let gateways = attachment.addresses.iter().filter_map(|a| state.gateway(attachment.vrf, *a));
-        v1::AttachReply {
-            attachment: Some(attachment.into()),
-            netns: attachment.netns.path.display().to_string(),
-            mtu: attachment.mtu.into(),
-            gateways: gateways.map(Into::into).collect(),
-            gateway_mac: mac_to_bytes(MacAddress::GATEWAY),
-        }
+    /// Looks at something of the agent's, which may have to wait for an attachment that is being made.
+    async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Agent) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        self.ask(|agent| Ok(look(agent))).await
     }
+}
+
+/// What is said of an attachment.
+fn attached(agent: &Agent, attachment: &Attachment) -> v1::AttachReply {
+    let state = agent.state();
+    let gateways = attachment.addresses.iter().filter_map(|a| state.gateway(attachment.vrf, *a));
+    v1::AttachReply {
+        attachment: Some(attachment.into()),
+        mtu: attachment.mtu.into(),
+        gateways: gateways.map(Into::into).collect(),
+        gateway_mac: mac_to_bytes(MacAddress::GATEWAY),
+    }
+}
+
+/// A table in pieces of bounded size.
+type Pieces<T> = tokio_stream::Iter<std::vec::IntoIter<Result<T, Status>>>;
+
+fn in_pieces<T>(pieces: Vec<T>) -> Response<Pieces<T>> {
+    Response::new(tokio_stream::iter(pieces.into_iter().map(Ok).collect::<Vec<_>>()))
 }
 
 type Reply<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl Node for NodeService {
-    type FlowsStream = tokio_stream::Iter<std::vec::IntoIter<Result<v1::FlowTable, Status>>>;
+    type RoutesStream = Pieces<v1::RouteTable>;
+    type FloatingIpsStream = Pieces<v1::FloatingIpTable>;
+    type FlowsStream = Pieces<v1::FlowTable>;
 
     async fn attach(&self, request: Request<v1::AttachRequest>) -> Reply<v1::AttachReply> {
-        let request = request::attach_request(request.into_inner())?;
-        let attachment = match self.agent.attached(&request) {
-            Some(attachment) => attachment,
-            None => {
-                let assignment = self.agent.assignment(&request, PATIENCE).await?;
-                self.ask(move |agent| agent.attach(&request, &assignment)).await?
-            }
-        };
-        Ok(Response::new(self.reply(&attachment)))
+        let call = self.agent.begin(request::attach_request(request.into_inner())?);
+        let _caller = Caller::of(&call);
+        let asked = Arc::clone(&call);
+        let before = self.ask(move |agent| {
+            Ok(agent.attached(&asked.request).map(|attachment| attached(agent, &attachment)))
+        });
+        if let Some(reply) = before.await? {
+            return Ok(Response::new(reply));
+        }
+        let assignment = Arc::clone(&self.agent).assignment(&call.request, PATIENCE).await?;
+        let made = self.ask(move |agent| {
+            let attachment = agent.attach(&call, &assignment)?;
+            Ok(attached(agent, &attachment))
+        });
+        Ok(Response::new(made.await?))
     }
 
     async fn detach(&self, request: Request<v1::DetachRequest>) -> Reply<v1::DetachReply> {
@@ -84,55 +105,55 @@ impl Node for NodeService {
 
     async fn check_attachment(&self, request: Request<v1::DetachRequest>) -> Reply<v1::AttachReply> {
         let interface = request::interface(request.into_inner())?;
-        let attachment = self.ask(move |agent| agent.check(&interface)).await?;
-        Ok(Response::new(self.reply(&attachment)))
+        let reply = self.ask(move |agent| Ok(attached(agent, &agent.check(&interface)?))).await?;
+        Ok(Response::new(reply))
     }
 
     async fn collect_garbage(
         &self,
         request: Request<v1::CollectGarbageRequest>,
     ) -> Reply<v1::CollectGarbageReply> {
-        let valid = request.into_inner().valid.into_iter().map(request::interface);
-        let valid = valid.collect::<Result<HashSet<_>, _>>()?;
-        let removed = self.ask(move |agent| agent.collect_garbage(&valid)).await?;
+        let v1::CollectGarbageRequest { valid, configuration } = request.into_inner();
+        let valid = valid.into_iter().map(request::interface).collect::<Result<HashSet<_>, _>>()?;
+        let removed = self.ask(move |agent| agent.collect_garbage(&configuration, &valid)).await?;
         Ok(Response::new(v1::CollectGarbageReply { removed }))
     }
 
     async fn status(&self, _: Request<v1::NodeStatusRequest>) -> Reply<v1::NodeReport> {
-        Ok(Response::new(report::report(&self.agent, &self.about)))
+        let about = self.about.clone();
+        Ok(Response::new(self.look(move |agent| report::report(agent, &about)).await?))
     }
 
     async fn interfaces(&self, _: Request<v1::TableRequest>) -> Reply<v1::InterfaceTable> {
-        Ok(Response::new(tables::interfaces(&self.agent)))
+        Ok(Response::new(self.look(tables::interfaces).await?))
     }
 
     async fn routing_instances(&self, _: Request<v1::TableRequest>) -> Reply<v1::RoutingInstanceTable> {
-        Ok(Response::new(tables::routing_instances(&self.agent)))
+        Ok(Response::new(self.look(tables::routing_instances).await?))
     }
 
-    async fn routes(&self, _: Request<v1::TableRequest>) -> Reply<v1::RouteTable> {
-        Ok(Response::new(tables::routes(&self.agent)))
+    async fn routes(&self, _: Request<v1::TableRequest>) -> Reply<Self::RoutesStream> {
+        Ok(in_pieces(self.look(tables::routes).await?))
     }
 
-    async fn floating_ips(&self, _: Request<v1::TableRequest>) -> Reply<v1::FloatingIpTable> {
-        Ok(Response::new(tables::floating_ips(&self.agent)))
+    async fn floating_ips(&self, _: Request<v1::TableRequest>) -> Reply<Self::FloatingIpsStream> {
+        Ok(in_pieces(self.look(tables::floating_ips).await?))
     }
 
     async fn virtual_routers(&self, _: Request<v1::TableRequest>) -> Reply<v1::VirtualRouterTable> {
-        Ok(Response::new(tables::virtual_routers(&self.agent)))
+        Ok(Response::new(self.look(tables::virtual_routers).await?))
     }
 
     async fn flows(&self, request: Request<v1::FlowRequest>) -> Reply<Self::FlowsStream> {
         let request = request.into_inner();
         let filter = Filter::read(&request)?;
         let limit = usize::try_from(request.limit).unwrap_or(usize::MAX);
-        let tables = self.ask(move |agent| Ok(flows::flows(agent, &filter, limit))).await?;
-        let tables: Vec<_> = tables.into_iter().map(Ok).collect();
-        Ok(Response::new(tokio_stream::iter(tables)))
+        let tables = self.look(move |agent| flows::flows(agent, &filter, limit)).await?;
+        Ok(in_pieces(tables))
     }
 
     async fn drops(&self, _: Request<v1::TableRequest>) -> Reply<v1::DropTable> {
-        Ok(Response::new(drops::drops(&self.agent)))
+        Ok(Response::new(self.look(drops::drops).await?))
     }
 
     async fn objects(&self, request: Request<v1::ObjectsRequest>) -> Reply<v1::ObjectsReply> {
@@ -146,11 +167,5 @@ impl Node for NodeService {
         let mut inspect = InspectClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
         let reply = inspect.objects(request.into_inner()).await?;
         Ok(Response::new(reply.into_inner()))
-    }
-
-    async fn shutdown(&self, _: Request<v1::ShutdownRequest>) -> Reply<v1::ShutdownReply> {
-        tracing::info!("told to stop by the local API");
-        self.stop.notify_one();
-        Ok(Response::new(v1::ShutdownReply {}))
     }
 }

@@ -1,6 +1,6 @@
-//! The directory that a running node has for itself, and the socket in it.
+//! The run directory, and the socket in it.
 
-use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,21 +8,18 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use tokio::net::UnixListener;
 
-use crate::state::{StateError, make_private_directory};
+use crate::lock::{LockError, OwnDirectory};
 
-/// The run directory, held by this process for as long as this lives. The kernel lets go of it however the process ends.
+/// The run directory, held by this process for as long as this lives.
 #[derive(Debug)]
-pub struct RunDirectory {
-    path: PathBuf,
-    _lock: File,
-}
+pub struct RunDirectory(OwnDirectory);
 
 /// Why there is no local API.
 #[derive(Debug, Error)]
 pub enum SocketError {
-    /// Two nodes cannot share their devices.
-    #[error("another vrouter is running: it holds {}", .0.display())]
-    Running(PathBuf),
+    /// The directory is not this process's own.
+    #[error(transparent)]
+    Directory(#[from] LockError),
     /// The operating system refused.
     #[error("{}: {error}", path.display())]
     Io {
@@ -31,34 +28,22 @@ pub enum SocketError {
         /// What the system said.
         error: io::Error,
     },
-    /// The directory could not be made.
-    #[error(transparent)]
-    Directory(#[from] StateError),
 }
 
 impl RunDirectory {
     /// Takes the directory for this process.
     pub fn claim(path: &Path) -> Result<Self, SocketError> {
-        make_private_directory(path)?;
-        let lock_path = path.join("vrouter.lock");
-        let fail = |error| SocketError::Io { path: lock_path.clone(), error };
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(&lock_path);
-        let lock = lock.map_err(fail)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(SocketError::Running(lock_path)),
-            Err(TryLockError::Error(error)) => Err(fail(error)),
-        }
+        Ok(Self(OwnDirectory::claim(path)?))
     }
 
     /// Where the local API is.
     pub fn socket(&self) -> PathBuf {
-        self.path.join("node.sock")
+        self.0.path().join("node.sock")
     }
 
     /// Opens the local API's socket, for root alone from the first moment, in place of one that a crash left.
     pub fn listen(&self) -> Result<UnixListener, SocketError> {
-        let (socket, new) = (self.socket(), self.path.join("node.sock.new"));
+        let (socket, new) = (self.socket(), self.0.path().join("node.sock.new"));
         let fail = |error| SocketError::Io { path: socket.clone(), error };
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),

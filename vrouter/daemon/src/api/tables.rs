@@ -1,8 +1,8 @@
 //! The tables, as the local API shows them.
 
-use vrouter_objects::VmiKind;
+use prost::Message;
 use vrouter_proto::convert::mac_to_bytes;
-use vrouter_proto::v1;
+use vrouter_proto::{CHUNK_BYTES, v1};
 
 use crate::agent::{Agent, State};
 use crate::attachment::Attachment;
@@ -21,7 +21,7 @@ fn interface(agent: &Agent, state: &State, attachment: &Attachment) -> v1::Inter
     v1::Interface {
         vmi: attachment.vmi.get(),
         name: attachment.pod.to_string(),
-        kind: kind(VmiKind::Pod).to_owned(),
+        kind: v1::InterfaceKind::Pod.into(),
         vrf: attachment.vrf.get(),
         network: network.unwrap_or_default(),
         mac: mac_to_bytes(attachment.mac),
@@ -39,13 +39,6 @@ fn interface(agent: &Agent, state: &State, attachment: &Attachment) -> v1::Inter
     }
 }
 
-fn kind(kind: VmiKind) -> &'static str {
-    match kind {
-        VmiKind::Pod => "pod",
-        VmiKind::Host => "host",
-    }
-}
-
 /// Every network.
 pub(super) fn routing_instances(agent: &Agent) -> v1::RoutingInstanceTable {
     let routing_instances = agent.state().tables.routing_instances().map(Into::into).collect();
@@ -53,19 +46,51 @@ pub(super) fn routing_instances(agent: &Agent) -> v1::RoutingInstanceTable {
 }
 
 /// Every route in force.
-pub(super) fn routes(agent: &Agent) -> v1::RouteTable {
+pub(super) fn routes(agent: &Agent) -> Vec<v1::RouteTable> {
     let routes = agent.state().tables.routes().map(|route| (&route).into()).collect();
-    v1::RouteTable { routes }
+    pieces(routes).into_iter().map(|routes| v1::RouteTable { routes }).collect()
 }
 
 /// Every service address.
-pub(super) fn floating_ips(agent: &Agent) -> v1::FloatingIpTable {
+pub(super) fn floating_ips(agent: &Agent) -> Vec<v1::FloatingIpTable> {
     let floating_ips = agent.state().tables.floating_ips().map(Into::into).collect();
-    v1::FloatingIpTable { floating_ips }
+    pieces(floating_ips).into_iter().map(|floating_ips| v1::FloatingIpTable { floating_ips }).collect()
+}
+
+/// Cuts a table into pieces that are each well below what a message may be.
+fn pieces<T: Message>(rows: Vec<T>) -> Vec<Vec<T>> {
+    let mut pieces = Vec::new();
+    let (mut piece, mut bytes) = (Vec::new(), 0);
+    for row in rows {
+        let more = row.encoded_len();
+        if bytes + more > CHUNK_BYTES && !piece.is_empty() {
+            pieces.push(std::mem::take(&mut piece));
+            bytes = 0;
+        }
+        bytes += more;
+        piece.push(row);
+    }
+    pieces.push(piece);
+    pieces
 }
 
 /// Every node.
 pub(super) fn virtual_routers(agent: &Agent) -> v1::VirtualRouterTable {
     let virtual_routers = agent.state().tables.virtual_routers().map(Into::into).collect();
     v1::VirtualRouterTable { virtual_routers }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_table_comes_in_pieces_and_whole() {
+        let rows: Vec<_> = (0..50).map(|number: u8| vec![number; 100 << 10]).collect();
+        let pieces = pieces(rows.clone());
+        assert_eq!(pieces.iter().map(Vec::len).collect::<Vec<_>>(), [10, 10, 10, 10, 10]);
+        assert_eq!(pieces.concat(), rows);
+        let too_large = super::pieces(vec![vec![0u8; 2 << 20]; 2]);
+        assert_eq!(too_large.len(), 2, "one row is never cut");
+    }
 }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use vrouter_forward::flow::Boundary;
+use vrouter_objects::Version;
 use vrouter_proto::v1::control_client::ControlClient;
 use vrouter_proto::v1::control_message::Kind;
 use vrouter_proto::{MAX_MESSAGE_BYTES, v1};
@@ -20,6 +21,8 @@ use crate::agent::{Agent, Applied, Drift, Subscription};
 const BOUNDARY_POLL: Duration = Duration::from_micros(200);
 /// A worker that takes longer than this for one burst is worth a word.
 const SLOW_BOUNDARY: Duration = Duration::from_secs(1);
+/// One that takes longer than this does not come back. The controller must not think that it follows.
+const LOST_BOUNDARY: Duration = Duration::from_secs(30);
 /// Messages on their way out.
 const OUTGOING: usize = 64;
 
@@ -38,6 +41,12 @@ pub enum SessionError {
     /// Frames that make no update.
     #[error("{0}; asking for everything anew")]
     Frame(#[from] FrameError),
+    /// Reports came faster than the stream took them.
+    #[error("the channel fell behind what it has to report; beginning anew with everything")]
+    Behind,
+    /// Not every worker came to forward by an update in time.
+    #[error("version {0} is applied, but a worker does not forward by it")]
+    Stuck(Version),
     /// An update that does not fit what is held.
     #[error("{0}; asking for everything anew")]
     Drift(#[from] Drift),
@@ -88,13 +97,13 @@ struct Session<'a> {
 }
 
 type Outgoing = mpsc::Sender<v1::NodeMessage>;
-type Reports = mpsc::UnboundedReceiver<v1::NodeMessage>;
+type Reports = mpsc::Receiver<v1::NodeMessage>;
 
 impl Session<'_> {
     async fn run(&mut self, channel: Channel, trust: Trust) -> Result<(), SessionError> {
         let (outgoing, messages) = mpsc::channel(OUTGOING);
-        let Subscription { attachments, mut reports } = self.agent.subscribe();
-        send(&outgoing, v1::node_message::Kind::Hello(self.hello(attachments, trust))).await?;
+        let (hello, mut reports) = tokio::task::block_in_place(|| self.open(trust));
+        send(&outgoing, v1::node_message::Kind::Hello(hello)).await?;
         let mut client = ControlClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
@@ -102,7 +111,9 @@ impl Session<'_> {
         let mut incoming = exchange.map_err(SessionError::Stream)?.into_inner();
         loop {
             tokio::select! {
-                Some(report) = reports.recv() => forward(&outgoing, report).await?,
+                report = reports.recv() => {
+                    forward(&outgoing, report.ok_or(SessionError::Behind)?).await?;
+                }
                 message = incoming.message() => match message.map_err(SessionError::Stream)? {
                     Some(message) => self.handle(message, &outgoing, &mut reports).await?,
                     None => return Ok(()),
@@ -111,16 +122,19 @@ impl Session<'_> {
         }
     }
 
-    fn hello(&self, attachments: Vec<v1::Attachment>, trust: Trust) -> v1::Hello {
+    /// Has reports sent here from now on, and says everything up to now.
+    fn open(&self, trust: Trust) -> (v1::Hello, Reports) {
+        let Subscription { attachments, reports } = self.agent.subscribe();
         let (version, digest) = self.agent.held();
         let identity = self.agent.identity();
-        v1::Hello {
+        let hello = v1::Hello {
             node: identity.node.clone(),
             boot_id: identity.boot_id.clone(),
             version: version.0,
             digest: if trust == Trust::Held && version.0 > 0 { digest.to_bytes() } else { Vec::new() },
             attachments,
-        }
+        };
+        (hello, reports)
     }
 
     async fn handle(
@@ -130,7 +144,10 @@ impl Session<'_> {
         reports: &mut Reports,
     ) -> Result<(), SessionError> {
         match message.kind {
-            Some(Kind::Begin(begin)) => Ok(self.assembly.begin(&begin, self.agent.held().0)?),
+            Some(Kind::Begin(begin)) => {
+                let (held, _) = tokio::task::block_in_place(|| self.agent.held());
+                Ok(self.assembly.begin(&begin, held)?)
+            }
             Some(Kind::Changes(changes)) => Ok(self.assembly.changes(changes)?),
             Some(Kind::End(end)) => {
                 let update = self.assembly.end(&end)?;
@@ -157,7 +174,8 @@ impl Session<'_> {
         let Applied { version, digest, refusals, boundary } =
             tokio::task::block_in_place(|| self.agent.apply(update))?;
         self.applied = true;
-        passed(self.agent, boundary).await;
+        let passing = tokio::time::timeout(LOST_BOUNDARY, passed(self.agent, boundary));
+        passing.await.map_err(|_| SessionError::Stuck(version))?;
         tracing::info!(
             "version {version} is in force: {changes} changes, {} refused, {} µs",
             refusals.len(),

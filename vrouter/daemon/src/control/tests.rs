@@ -222,8 +222,7 @@ async fn ctrl_4_the_node_keeps_what_it_has_and_comes_back_with_it() {
     let mut link = node.agent.link().subscribe();
     tokio::time::timeout(PATIENCE, link.wait_for(|link| link.error().is_some())).await.unwrap().unwrap();
     assert_eq!(node.agent.held().1, digest(&objects));
-    let made =
-        node.agent.attach(&request("web", "c1"), &Assignment { vrf: vrf(), addresses: vec![] }).unwrap();
+    let made = node.attach(request("web", "c1"), &Assignment { vrf: vrf(), addresses: vec![] }).unwrap();
     assert_eq!(made.addresses, [ip("10.244.0.2")]);
 
     let mut controller = Controller::listen(address).await;
@@ -243,7 +242,7 @@ async fn a_sync_is_answered_after_everything_that_was_reported() {
     stream.applied().await;
     let anywhere = Assignment { vrf: vrf(), addresses: vec![] };
     for name in ["a", "b", "c"] {
-        node.agent.attach(&request(name, name), &anywhere).unwrap();
+        node.attach(request(name, name), &anywhere).unwrap();
     }
     stream.send(Kind::Sync(v1::Sync { token: 9 })).await;
     for _ in 0..3 {

@@ -1,28 +1,28 @@
-//! How far each lease was used up, as a JSON file. It is written before what was taken is used, so that an interface id
-//! is never given twice, and a freed address not at once.
+//! How far the leases were used up, as a JSON file. It is written before what was taken is used, so that an interface id
+//! is never given twice; and an address that was freed only after the others of its lease.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use vrouter_objects::LeaseId;
+use vrouter_objects::{LeaseId, ObjectError, VrfId};
 
 use super::{StateError, file};
-use crate::addressing::LeaseUse;
+use crate::addressing::Used;
 
-/// The file that says how far each lease was used up.
+/// The file that says how far the leases were used up.
 #[derive(Debug, Clone)]
 pub struct LeaseFile {
     path: PathBuf,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Record {
-    lease: u32,
-    first_vmi: u32,
-    next_vmi: u64,
-    last_address: Option<IpAddr>,
+struct Contents {
+    /// By network.
+    next_vmi: BTreeMap<u32, u64>,
+    /// By lease.
+    last_address: BTreeMap<u32, IpAddr>,
 }
 
 impl LeaseFile {
@@ -31,38 +31,40 @@ impl LeaseFile {
     }
 
     /// Replaces the file.
-    pub fn store(&self, uses: &BTreeMap<LeaseId, LeaseUse>) -> Result<(), StateError> {
-        let records: Vec<_> = uses
-            .iter()
-            .map(|(lease, used)| Record {
-                lease: lease.get(),
-                first_vmi: used.first_vmi,
-                next_vmi: used.next_vmi,
-                last_address: used.last_address,
-            })
-            .collect();
-        let contents = serde_json::to_vec_pretty(&records).map_err(|e| StateError::corrupt(&self.path, e))?;
-        file::replace(&self.path, &contents)
+    pub fn store(&self, used: &Used) -> Result<(), StateError> {
+        let contents = serde_json::to_vec_pretty(&Contents::from(used));
+        file::replace(&self.path, &contents.map_err(|error| StateError::corrupt(&self.path, error))?)
     }
 
     /// What was stored last; empty where nothing was.
-    pub fn load(&self) -> Result<BTreeMap<LeaseId, LeaseUse>, StateError> {
-        let Some(contents) = file::read(&self.path)? else { return Ok(BTreeMap::new()) };
-        let records: Vec<Record> =
+    pub fn load(&self) -> Result<Used, StateError> {
+        let Some(contents) = file::read(&self.path)? else { return Ok(Used::default()) };
+        let contents: Contents =
             serde_json::from_slice(&contents).map_err(|error| StateError::corrupt(&self.path, error))?;
-        records
-            .into_iter()
-            .map(|record| {
-                let lease =
-                    LeaseId::new(record.lease).map_err(|error| StateError::corrupt(&self.path, error))?;
-                let used = LeaseUse {
-                    first_vmi: record.first_vmi,
-                    next_vmi: record.next_vmi,
-                    last_address: record.last_address,
-                };
-                Ok((lease, used))
-            })
-            .collect()
+        Used::try_from(contents).map_err(|error| StateError::corrupt(&self.path, error))
+    }
+}
+
+impl From<&Used> for Contents {
+    fn from(used: &Used) -> Self {
+        Self {
+            next_vmi: used.next_vmi.iter().map(|(vrf, next)| (vrf.get(), *next)).collect(),
+            last_address: used.last_address.iter().map(|(lease, last)| (lease.get(), *last)).collect(),
+        }
+    }
+}
+
+impl TryFrom<Contents> for Used {
+    type Error = ObjectError;
+
+    fn try_from(contents: Contents) -> Result<Self, ObjectError> {
+        let next_vmi = contents.next_vmi.into_iter().map(|(vrf, next)| Ok((VrfId::new(vrf)?, next)));
+        let last_address =
+            contents.last_address.into_iter().map(|(lease, last)| Ok((LeaseId::new(lease)?, last)));
+        Ok(Self {
+            next_vmi: next_vmi.collect::<Result<_, ObjectError>>()?,
+            last_address: last_address.collect::<Result<_, ObjectError>>()?,
+        })
     }
 }
 
@@ -74,12 +76,13 @@ mod tests {
     fn stored_and_loaded() {
         let directory = tempfile::tempdir().unwrap();
         let file = LeaseFile::new(directory.path().join("leases.json"));
-        assert!(file.load().unwrap().is_empty());
-        let used =
-            LeaseUse { first_vmi: 1, next_vmi: 1 << 32, last_address: Some("10.244.0.7".parse().unwrap()) };
-        let uses = BTreeMap::from([(LeaseId::new(3).unwrap(), used)]);
-        file.store(&uses).unwrap();
-        assert_eq!(file.load().unwrap(), uses);
+        assert_eq!(file.load().unwrap(), Used::default());
+        let used = Used {
+            next_vmi: BTreeMap::from([(VrfId::new(1).unwrap(), 1 << 32)]),
+            last_address: BTreeMap::from([(LeaseId::new(3).unwrap(), "10.244.0.7".parse().unwrap())]),
+        };
+        file.store(&used).unwrap();
+        assert_eq!(file.load().unwrap(), used);
         std::fs::write(&file.path, "[{").unwrap();
         assert!(file.load().unwrap_err().to_string().contains("leases.json is corrupt"));
     }

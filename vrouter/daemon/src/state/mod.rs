@@ -56,13 +56,12 @@ pub struct StateFiles {
 }
 
 impl StateFiles {
-    /// The files in this directory, which is made where it is not there.
-    pub fn open(directory: &Path) -> Result<Self, StateError> {
-        file::make_private_directory(directory)?;
-        Ok(Self {
+    /// The files in this directory.
+    pub fn within(directory: &Path) -> Self {
+        Self {
             tables: TableFile::new(directory.join("tables.bin")),
             attachments: AttachmentFile::new(directory.join("attachments.json")),
             leases: LeaseFile::new(directory.join("leases.json")),
-        })
+        }
     }
 }

@@ -7,14 +7,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_util::rt::TokioIo;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
-use tonic::transport::{Channel, Endpoint, Server};
+use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status, Streaming};
 use vrouter_objects::MacAddress;
 use vrouter_proto::v1::control_message::Kind;
@@ -32,10 +30,17 @@ pub struct Netns {
 
 impl Netns {
     pub fn new(name: &str) -> Self {
-        let name = format!("vrouter-daemon-{name}-{}", std::process::id());
+        Self::named(format!("vrouter-daemon-{name}-{}", std::process::id()))
+    }
+
+    fn named(name: String) -> Self {
         shell(&format!("ip netns add {name}"));
         shell(&format!("ip -n {name} link set lo up"));
         Self { name }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     pub fn path(&self) -> PathBuf {
@@ -188,16 +193,16 @@ impl Node {
         Self::spawn(before.netns.clone(), Arc::clone(&before.directory)).await
     }
 
-    /// A second process beside the one that runs in this namespace.
-    pub fn command(underlay: &Netns) -> Command {
+    /// A second process beside the one that runs in this namespace, with its state, and this run directory of it.
+    pub fn command(underlay: &Netns, run_directory: &str) -> Command {
         let directories = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
         let mut own =
             directories.filter(|entry| entry.file_name().to_string_lossy().starts_with(&underlay.name));
-        command(&underlay.name, &own.next().unwrap().path())
+        command(&underlay.name, &own.next().unwrap().path(), run_directory)
     }
 
     async fn spawn(netns: String, directory: Arc<TempDir>) -> Self {
-        let mut child = command(&netns, directory.path()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command(&netns, directory.path(), "run").stdout(Stdio::piped()).spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
         let line = tokio::task::spawn_blocking(|| BufReader::new(stdout).lines().next().unwrap().unwrap());
         assert_eq!(tokio::time::timeout(PATIENCE, line).await.unwrap().unwrap(), "vrouter ready");
@@ -209,14 +214,7 @@ impl Node {
     }
 
     pub async fn client(&self) -> NodeClient<Channel> {
-        let mut stream = Some(TokioIo::new(UnixStream::connect(self.socket()).await.unwrap()));
-        let connector = tower::service_fn(move |_| {
-            let stream = stream.take().ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotConnected));
-            std::future::ready(stream)
-        });
-        let channel =
-            Endpoint::from_static("http://vrouter").connect_with_connector(connector).await.unwrap();
-        NodeClient::new(channel)
+        NodeClient::new(vrouter_proto::connect(&self.socket()).await.unwrap())
     }
 
     /// Waits until this version of the tables is in force.
@@ -227,6 +225,21 @@ impl Node {
     /// How it is, once it has tried to reach the controller.
     pub async fn report(&self) -> v1::NodeReport {
         self.until(|report| report.controller_connected || !report.controller_error.is_empty()).await
+    }
+
+    /// Waits until its only interface is out of the tables.
+    pub async fn interface_down(&self) {
+        let mut client = self.client().await;
+        let wait = async {
+            loop {
+                let table = client.interfaces(v1::TableRequest {}).await.unwrap().into_inner();
+                if table.interfaces.iter().all(|interface| !interface.up) {
+                    break assert_eq!(table.interfaces.len(), 1, "it is still attached");
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.unwrap();
     }
 
     async fn until(&self, wanted: impl Fn(&v1::NodeReport) -> bool) -> v1::NodeReport {
@@ -250,6 +263,7 @@ impl Node {
             container_id: pod.netns.name.clone(),
             interface: "eth0".to_owned(),
             netns: pod.netns.path().display().to_string(),
+            configuration: "pods".to_owned(),
         };
         Ok(self.client().await.attach(request).await?.into_inner())
     }
@@ -269,14 +283,6 @@ impl Node {
     /// As by the service manager.
     pub fn stop(&mut self) -> ExitStatus {
         kill(Pid::from_raw(self.child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
-        self.wait()
-    }
-
-    pub async fn shutdown(&mut self) {
-        self.client().await.shutdown(v1::ShutdownRequest {}).await.unwrap();
-    }
-
-    pub fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
 }
@@ -288,14 +294,14 @@ impl Drop for Node {
     }
 }
 
-fn command(netns: &str, directory: &Path) -> Command {
+fn command(netns: &str, directory: &Path, run_directory: &str) -> Command {
     // `ip netns exec` becomes the command, so the child is the node itself.
     let mut command = Command::new("ip");
     command.args(["netns", "exec", netns, env!("CARGO_BIN_EXE_vrouter")]);
     command.args(["--node", "n1", "--control", "http://127.0.0.1:7443", "--insecure", "--workers", "2"]);
     command.args(["--flow-capacity", "4096", "--log", "warn"]);
     command.arg("--state-dir").arg(directory.join("state"));
-    command.arg("--run-dir").arg(directory.join("run"));
+    command.arg("--run-dir").arg(directory.join(run_directory));
     command.arg("--flow-table").arg(directory.join("flows"));
     command
 }
@@ -308,6 +314,11 @@ pub struct Pod {
 impl Pod {
     pub fn new(name: &str) -> Self {
         Self { netns: Netns::new(name) }
+    }
+
+    /// A pod whose namespace has the very name of one that is gone.
+    pub fn named(name: &str) -> Self {
+        Self { netns: Netns::named(name.to_owned()) }
     }
 
     /// What the CNI plugin does.

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crossbeam::channel::{Receiver, Sender, bounded};
+use crossbeam::channel::{Receiver, Sender, unbounded};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use vrouter_forward::frame::PortId;
 
@@ -55,9 +55,6 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// Commands under way to one worker; whoever has more waits.
-const WAITING: usize = 64;
-
 /// A way to reach a worker.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
@@ -75,7 +72,9 @@ pub(crate) struct Inbox {
 /// A mailbox with its inbox.
 pub(crate) fn mailbox() -> nix::Result<(Mailbox, Inbox)> {
     let bell = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?);
-    let (sender, receiver) = bounded(WAITING);
+    // Without a bound: only such a channel drops what its receiver did not get to, so that whoever waits for the answer
+    // of a worker that is gone is told. Since they wait, few commands are under way.
+    let (sender, receiver) = unbounded();
     Ok((Mailbox { commands: sender, bell: bell.clone() }, Inbox { commands: receiver, bell }))
 }
 

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_yaml_ng::{Mapping, Value};
 use vrouter_control_model::{Kind, KubeObject, ObjectRef};
 
-use super::kinds::{Class, classify};
+use super::kinds::{self, Class};
 use super::upgrade::upgrade;
 
 /// What became of one object of a document.
@@ -74,11 +74,10 @@ fn take(value: Value, place: &str, items: &mut Vec<Item>) {
         items.push(Item::Noted { name: name.clone(), note });
     }
     let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or(&api_version).to_owned();
-    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    items.push(match classify(group, &kind) {
-        Class::Mirrored(current) if api_version == current => mirrored(&kind, name, object),
-        Class::Mirrored(current) => {
-            let message = format!("{api_version} is unknown; {kind} is read in {current}");
+    items.push(match kinds::classify(kinds::group_of(&api_version), &kind) {
+        Class::Mirrored(kind) if api_version == kind.api_version() => mirrored(kind, name, object),
+        Class::Mirrored(kind) => {
+            let message = format!("{api_version} is unknown; {kind} is read in {}", kind.api_version());
             unusable(None, name, "apiVersion", message)
         }
         Class::Workload => Item::Noted {
@@ -93,18 +92,18 @@ fn take(value: Value, place: &str, items: &mut Vec<Item>) {
     });
 }
 
-fn mirrored(kind: &str, name: String, object: Mapping) -> Item {
+fn mirrored(kind: Kind, name: String, object: Mapping) -> Item {
     let object = Value::Mapping(object);
     let reference = reference(kind, &object);
     let read = match kind {
-        "Namespace" => typed::<Namespace>(object).map(|object| KubeObject::Namespace(Box::new(object))),
-        "Node" => typed::<Node>(object).map(|object| KubeObject::Node(Box::new(object))),
-        "Pod" => typed::<Pod>(object).map(|object| KubeObject::Pod(Box::new(object))),
-        "Service" => typed::<Service>(object).map(|object| KubeObject::Service(Box::new(object))),
-        "EndpointSlice" => {
+        Kind::Namespace => typed::<Namespace>(object).map(|object| KubeObject::Namespace(Box::new(object))),
+        Kind::Node => typed::<Node>(object).map(|object| KubeObject::Node(Box::new(object))),
+        Kind::Pod => typed::<Pod>(object).map(|object| KubeObject::Pod(Box::new(object))),
+        Kind::Service => typed::<Service>(object).map(|object| KubeObject::Service(Box::new(object))),
+        Kind::EndpointSlice => {
             typed::<EndpointSlice>(object).map(|object| KubeObject::EndpointSlice(Box::new(object)))
         }
-        _ => typed::<Endpoints>(object).map(|object| KubeObject::Endpoints(Box::new(object))),
+        Kind::Endpoints => typed::<Endpoints>(object).map(|object| KubeObject::Endpoints(Box::new(object))),
     };
     let read = read.and_then(|object| match wrong_name(&object.reference()) {
         Some((field, message)) => Err((field.to_owned(), message)),
@@ -128,8 +127,7 @@ fn typed<T: DeserializeOwned>(value: Value) -> Result<T, (String, String)> {
 }
 
 /// What an object would be, even if it cannot be read as a whole.
-fn reference(kind: &str, object: &Value) -> Option<ObjectRef> {
-    let kind = Kind::ALL.into_iter().find(|known| known.to_string() == kind)?;
+fn reference(kind: Kind, object: &Value) -> Option<ObjectRef> {
     let metadata = object.get("metadata")?;
     let namespace = match metadata.get("namespace").and_then(Value::as_str) {
         _ if !kind.is_namespaced() => "",
@@ -174,7 +172,7 @@ fn wrong_name(reference: &ObjectRef) -> Option<(&'static str, String)> {
 fn title(kind: &str, object: &Mapping, place: &str) -> String {
     let metadata = object.get("metadata");
     let text = |field: &str| metadata.and_then(|metadata| metadata.get(field)).and_then(Value::as_str);
-    let cluster_wide = matches!(kind, "Namespace" | "Node");
+    let cluster_wide = kinds::mirrored(kind).is_some_and(|kind| !kind.is_namespaced());
     match (text("namespace"), text("name")) {
         (_, None) => format!("{kind} {place}").trim_end_matches([' ', '.']).to_owned(),
         (_, Some(name)) if cluster_wide => format!("{kind} {name}"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_yaml_ng::Value;
-use vrouter_control_model::{KubeObject, ObjectRef, Origin, Problem};
+use vrouter_control_model::{Finding, KubeObject, ObjectRef, Origin, Problem};
 
 use super::document::{self, Item};
 
@@ -58,6 +58,9 @@ impl Contents {
     fn take(&mut self, item: Item, origin: &str, refused: &mut BTreeSet<ObjectRef>) {
         match item {
             Item::Object(object) => {
+                for Finding { field, message } in object.unserved() {
+                    tracing::info!("{origin}: {}: {field}: {message}", object.reference());
+                }
                 self.objects.push((object.reference(), Arc::new(object), Arc::from(origin)));
             }
             Item::Noted { name, note } => tracing::info!("{origin}: {name}: {note}"),

@@ -1,10 +1,12 @@
 //! Which kinds of objects there are, and what each is to this controller.
 
+use vrouter_control_model::Kind;
+
 /// What is done with objects of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// Mirrored, in this API version.
-    Mirrored(&'static str),
+    /// Mirrored.
+    Mirrored(Kind),
     /// Something else runs its pods, which come as objects of their own.
     Workload,
     /// No business of the network, or not yet.
@@ -13,11 +15,22 @@ pub enum Class {
     Unknown,
 }
 
+/// The group in an API version; empty for the core.
+pub fn group_of(api_version: &str) -> &str {
+    api_version.rsplit_once('/').map_or("", |(group, _)| group)
+}
+
+/// The mirrored kind of this name.
+pub fn mirrored(name: &str) -> Option<Kind> {
+    Kind::ALL.into_iter().find(|known| known.to_string() == name)
+}
+
 /// What a kind of an API group is.
 pub fn classify(group: &str, kind: &str) -> Class {
+    if let Some(kind) = mirrored(kind).filter(|kind| group_of(kind.api_version()) == group) {
+        return Class::Mirrored(kind);
+    }
     match (group, kind) {
-        ("", "Namespace" | "Node" | "Pod" | "Service" | "Endpoints") => Class::Mirrored("v1"),
-        ("discovery.k8s.io", "EndpointSlice") => Class::Mirrored("discovery.k8s.io/v1"),
         ("apps" | "extensions", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")
         | ("batch", "Job" | "CronJob")
         | ("", "ReplicationController") => Class::Workload,

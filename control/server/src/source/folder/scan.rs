@@ -189,9 +189,9 @@ fn look_into(folder: &Path) -> io::Result<Inside> {
         }
         match fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => inside.folders.push(path),
-            // Reading it will say what is wrong with it.
             _ if is_yaml(&path) => inside.files.push(path),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            // It may be a folder: looking into it will say what is wrong.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => inside.folders.push(path),
             _ => {}
         }
     }
@@ -217,4 +217,74 @@ fn is_yaml(path: &Path) -> bool {
 
 fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(name: &str) -> String {
+        format!("---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\n")
+    }
+
+    fn problems(events: &[Event]) -> Option<usize> {
+        events.iter().find_map(|event| match event {
+            Event::Problems(problems) => Some(problems.len()),
+            _ => None,
+        })
+    }
+
+    fn is_listed(events: &[Event]) -> bool {
+        events.iter().filter(|event| matches!(event, Event::Reset(..))).count() == Kind::ALL.len()
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_taken_for_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("manifests");
+        let mut scanner = Scanner::new(root.clone());
+        let events = scanner.scan();
+        assert_eq!((events.len(), problems(&events)), (1, Some(1)), "only that it is missing: {events:?}");
+        assert!(scanner.scan().is_empty(), "which is said once");
+        // A loop of links cannot be read by anybody.
+        fs::create_dir(&root).unwrap();
+        std::os::unix::fs::symlink(root.join("inner"), root.join("inner")).unwrap();
+        fs::write(root.join("web.yaml"), service("web")).unwrap();
+        let events = scanner.scan();
+        assert_eq!((events.len(), problems(&events)), (1, Some(1)), "{events:?}");
+        fs::remove_file(root.join("inner")).unwrap();
+        let events = scanner.scan();
+        assert!(is_listed(&events) && problems(&events) == Some(0), "{events:?}");
+        // Once listed, what is known stays.
+        fs::rename(&root, folder.path().join("away")).unwrap();
+        let events = scanner.scan();
+        assert_eq!((events.len(), problems(&events)), (1, Some(2)), "{events:?}");
+    }
+
+    #[test]
+    fn a_file_without_objects_does_not_hold_up_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("binary.yaml"), [0xff, 0xfe]).unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.path().join("gone.yaml")).unwrap();
+        let events = Scanner::new(folder.path().to_owned()).scan();
+        assert!(is_listed(&events) && problems(&events) == Some(2), "{events:?}");
+    }
+
+    #[test]
+    fn what_comes_and_goes_at_one_time_is_one_event() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web.yaml");
+        fs::write(&path, service("old")).unwrap();
+        let mut scanner = Scanner::new(folder.path().to_owned());
+        assert!(is_listed(&scanner.scan()));
+        fs::write(&path, service("new")).unwrap();
+        match scanner.scan().as_slice() {
+            [Event::Changes { put, removed }] => {
+                assert_eq!(put[0].0.reference().name, "new");
+                assert_eq!(removed[0].name, "old");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(scanner.scan().is_empty());
+    }
 }
