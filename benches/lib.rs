@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use vrouter_forward::Burst;
 use vrouter_forward::frame::{Frame, Ingress};
 use vrouter_forward::sim::{Cluster, PacketBuilder, PodHandle, ServiceSpec};
-use vrouter_objects::ServiceProtocol;
+use vrouter_objects::{MemberState, ServiceProtocol};
 
 /// How many frames go through the router together.
 pub const BURST: usize = 64;
@@ -19,7 +19,6 @@ pub struct Established {
     /// The node is `cluster.nodes[0]`.
     pub cluster: Cluster,
     client: PodHandle,
-    service: IpAddr,
     connections: usize,
 }
 
@@ -28,16 +27,17 @@ impl Established {
     pub fn new(connections: usize) -> Self {
         let mut cluster = Cluster::with_slots(1, connections * 2 + 1024);
         let (client, server) = (cluster.pod(0), cluster.pod(0));
-        let service = IpAddr::from([10, 96, 0, 10]);
-        let spec = ServiceSpec::new(1, service, ServiceProtocol::Tcp, 80, &[(server.v4, 8080)]);
-        let vips: Vec<_> = (0..connections.div_ceil(PORTS)).map(|number| vip(number)).collect();
+        let spec = ServiceSpec::new(1, vip(0), ServiceProtocol::Tcp, 80, &[(server.v4, 8080)]);
+        let vips: Vec<_> = (0..connections.div_ceil(PORTS)).map(vip).collect();
         let specs = vips.iter().zip(1..).map(|(address, number)| {
             let members = (1..).zip([(server.v4, 8080 + number as u16)]);
-            let members = members.map(|(member, (address, port))| (member, address, port, ACTIVE)).collect();
+            let members = members
+                .map(|(member, (address, port))| (member, address, port, MemberState::Active))
+                .collect();
             ServiceSpec { number, address: *address, members, ..spec.clone() }.object()
         });
         cluster.put(&specs.collect::<Vec<_>>());
-        let mut bench = Self { cluster, client, service, connections };
+        let mut bench = Self { cluster, client, connections };
         for connection in 0..connections {
             let (address, port) = endpoint(connection);
             let to_server = |flags| PacketBuilder::new(bench.client.v4, address).tcp(port, 80, flags).build();
@@ -65,14 +65,7 @@ impl Established {
         });
         Burst { frames: frames.collect(), spare: Vec::new() }
     }
-
-    /// The address of the first service.
-    pub fn service(&self) -> IpAddr {
-        self.service
-    }
 }
-
-use vrouter_objects::MemberState::Active as ACTIVE;
 
 /// Client ports per service address.
 const PORTS: usize = 50_000;
