@@ -286,3 +286,15 @@ fn malf_3_transport_behind_known_extension_headers_is_found() {
         }
     }
 }
+
+/// An authentication header of eight bytes would end before its own sequence number.
+#[test]
+fn malf_3_an_authentication_header_has_its_fixed_part() {
+    let mut cluster = Cluster::new(2);
+    let (pod, far) = (cluster.pod(0), cluster.pod(1));
+    let packet = PacketBuilder::new(pod.v6, far.v6).extension(51, &[0; 8]).tcp(4000, 80, SYN);
+    assert_eq!(cluster.send(&pod, &packet.build()), []);
+    let totals = cluster.nodes[0].shared.totals();
+    assert_eq!(totals.dropped_for(DropReason::InvalidExtension), 1);
+    assert_eq!(cluster.nodes[0].flows(cluster.now), []);
+}

@@ -86,6 +86,10 @@ impl Chain {
             if next == ROUTING && extension[3] != 0 {
                 return Err(DropReason::InvalidExtension);
             }
+            // Its fixed part alone is longer than that (RFC 4302 section 2).
+            if next == AUTHENTICATION && extension[1] == 0 {
+                return Err(DropReason::InvalidExtension);
+            }
             let len = match next {
                 FRAGMENT => 8,
                 AUTHENTICATION => (usize::from(extension[1]) + 2) * 4,

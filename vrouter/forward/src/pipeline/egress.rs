@@ -1,6 +1,6 @@
 //! The last stages before transmit: rewrite, and out by an interface or tunnel, in pieces where it must be.
 
-use vrouter_objects::{DropReason, MacAddress, VrfId};
+use vrouter_objects::{DropReason, MacAddress};
 
 use super::{Context, Outcome, Worker, answer, spare_frame};
 use crate::address::Family;
@@ -62,14 +62,10 @@ impl Worker {
         if rewrite::hops_left(frame.bytes(), packet) <= 1 {
             return answer::time_exceeded(self, context, frame, packet);
         }
-        let exit = match self.exit(context, slot.next_hop(), slot.egress_vrf()) {
+        let exit = match exit(context, frame.ingress, slot) {
             Ok(exit) => exit,
             Err(reason) => return Outcome::Drop(reason),
         };
-        if matches!((frame.ingress, exit), (Ingress::Tunnel { .. }, Exit::Tunnel { .. })) {
-            // Nodes are a full mesh: what comes from one never goes on to another.
-            return Outcome::Drop(DropReason::RouteLoop);
-        }
         let too_big = largest_packet(frame, packet) > exit.mtu();
         if too_big && !may_fragment(frame, packet) {
             return answer::too_big(self, context, frame, packet, exit.mtu() as u16);
@@ -108,7 +104,7 @@ impl Worker {
         if rewrite::hops_left(frame.bytes(), packet) <= 1 {
             return Outcome::Drop(DropReason::TtlExceeded);
         }
-        let exit = match self.exit(context, slot.next_hop(), slot.egress_vrf()) {
+        let exit = match exit(context, frame.ingress, slot) {
             Ok(exit) => exit,
             Err(reason) => return Outcome::Drop(reason),
         };
@@ -118,34 +114,6 @@ impl Worker {
         rewrite::take_hop(frame.bytes_mut(), packet);
         write_link_header(frame, packet, exit);
         Outcome::Forward(exit.egress(0))
-    }
-
-    fn exit<'a>(
-        &self,
-        context: Context<'a>,
-        next_hop: PackedNextHop,
-        vrf: Option<VrfId>,
-    ) -> Result<Exit<'a>, DropReason> {
-        let snapshot = context.snapshot;
-        match next_hop {
-            PackedNextHop::Interface(vmi) => {
-                snapshot.port_of(vmi).map(Exit::Port).ok_or(DropReason::InterfaceDown)
-            }
-            PackedNextHop::Tunnel(router) => {
-                let invalid = DropReason::InvalidNextHop;
-                let own = snapshot.own().ok_or(invalid)?;
-                let router = snapshot.router(router).ok_or(invalid)?;
-                let vni = vrf.and_then(|vrf| snapshot.vrf(vrf)).ok_or(invalid)?.vni;
-                // The route leads back to ourselves: the address is ours to know, and nobody has it.
-                if router.id == own.id {
-                    return Err(DropReason::RouteLoop);
-                }
-                Ok(Exit::Tunnel { own, router, vni, mtu: snapshot.tunnel_mtu() })
-            }
-            // No vhost0 is attached.
-            PackedNextHop::Receive => Err(DropReason::InterfaceDown),
-            PackedNextHop::Unreachable => Err(DropReason::NoRoute),
-        }
     }
 
     /// What a flow changes in its packets.
@@ -217,6 +185,31 @@ impl Worker {
         if let Some(Egress::Port(port)) = piece.egress {
             self.counters().tx(port, piece.len());
         }
+    }
+}
+
+/// Where a flow's packets leave, those that came in here.
+fn exit<'a>(context: Context<'a>, ingress: Ingress, slot: &Slot) -> Result<Exit<'a>, DropReason> {
+    let snapshot = context.snapshot;
+    match slot.next_hop() {
+        PackedNextHop::Interface(vmi) => {
+            snapshot.port_of(vmi).map(Exit::Port).ok_or(DropReason::InterfaceDown)
+        }
+        PackedNextHop::Tunnel(router) => {
+            let invalid = DropReason::InvalidNextHop;
+            let own = snapshot.own().ok_or(invalid)?;
+            let router = snapshot.router(router).ok_or(invalid)?;
+            let vni = slot.egress_vrf().and_then(|vrf| snapshot.vrf(vrf)).ok_or(invalid)?.vni;
+            // Either the route leads back to ourselves, where nobody has the address; or it leads on to another node
+            // what came from one, though all nodes are neighbours.
+            if router.id == own.id || matches!(ingress, Ingress::Tunnel { .. }) {
+                return Err(DropReason::RouteLoop);
+            }
+            Ok(Exit::Tunnel { own, router, vni, mtu: snapshot.tunnel_mtu() })
+        }
+        // No vhost0 is attached.
+        PackedNextHop::Receive => Err(DropReason::InterfaceDown),
+        PackedNextHop::Unreachable => Err(DropReason::NoRoute),
     }
 }
 
