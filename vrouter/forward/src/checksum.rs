@@ -2,15 +2,32 @@
 
 use vrouter_arch::checksum::{add, sum};
 
-/// The one's-complement difference between old and new contents, to be added to a checksum over them.
+/// The one's-complement difference between old and new contents, to be added to a checksum over them. Carries gather in
+/// the upper bits, far below their end.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Delta(u32);
+pub(crate) struct Delta(u64);
 
 impl Delta {
+    /// What taking one hop off a TTL does to the 16-bit word it stands in.
+    pub(crate) const HOP: Self = Self(0xffff - 0x0100);
+
     /// One 16-bit word becomes another.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn word(self, old: u16, new: u16) -> Self {
-        Self(self.0 + u32::from(!old) + u32::from(new))
+        Self(self.0 + u64::from(!old) + u64::from(new))
+    }
+
+    /// Two words that follow each other become others. That they are added as one number makes no difference once
+    /// carries have come round (RFC 1071 section 2).
+    #[inline(always)]
+    pub(crate) fn double(self, old: u32, new: u32) -> Self {
+        Self(self.0 + u64::from(!old) + u64::from(new))
+    }
+
+    /// Both changes.
+    #[inline(always)]
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 + other.0)
     }
 
     /// Bytes become others, of the same even length, at an even offset of what is summed.
@@ -23,26 +40,25 @@ impl Delta {
     }
 
     /// The checksum (complemented, as it stands in a header) after the change.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn apply(self, checksum: u16) -> u16 {
-        !fold(u32::from(!checksum) + fold_once(self.0))
+        !self.apply_to_sum(!checksum)
     }
 
     /// A plain sum, such as the pseudo-header's seed of a partial checksum, after the change.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn apply_to_sum(self, sum: u16) -> u16 {
-        fold(u32::from(sum) + fold_once(self.0))
+        fold(self.0 + u64::from(sum))
     }
 }
 
-#[inline]
-fn fold_once(sum: u32) -> u32 {
-    (sum & 0xffff) + (sum >> 16)
-}
-
-#[inline]
-fn fold(sum: u32) -> u16 {
-    fold_once(fold_once(sum)) as u16
+/// Lets the carries come round: into 33 bits, into 18, into 17, into 16.
+#[inline(always)]
+fn fold(sum: u64) -> u16 {
+    let sum = (sum & 0xffff_ffff) + (sum >> 32);
+    let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
 /// The sum over the pseudo-header of a packet with `len` bytes of transport header and payload.

@@ -129,17 +129,17 @@ impl WorkerCounters {
     }
 
     #[inline]
-    pub(crate) fn rx(&self, port: PortId, bytes: usize) {
+    pub(crate) fn rx(&self, port: PortId, frames: u64, bytes: u64) {
         let cell = self.cell(port);
-        cell.rx_packets.add(1);
-        cell.rx_bytes.add(bytes as u64);
+        cell.rx_packets.add(frames);
+        cell.rx_bytes.add(bytes);
     }
 
     #[inline]
-    pub(crate) fn tx(&self, port: PortId, bytes: usize) {
+    pub(crate) fn tx(&self, port: PortId, frames: u64, bytes: u64) {
         let cell = self.cell(port);
-        cell.tx_packets.add(1);
-        cell.tx_bytes.add(bytes as u64);
+        cell.tx_packets.add(frames);
+        cell.tx_bytes.add(bytes);
     }
 
     pub(crate) fn tx_undone(&self, port: PortId, bytes: usize) {

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use vrouter_objects::{IpProtocol, RouterId, VrfId};
 
 use crate::address::Address;
+use crate::parse::Plain;
 
 /// Which way a flow's packets came into the cluster. Two flows of one client address and port that came in at
 /// different nodes are different flows.
@@ -40,12 +41,15 @@ pub struct FlowKey {
 /// How many 64-bit words a packed key has.
 pub(super) const KEY_WORDS: usize = 6;
 
+/// A key as the table stores, hashes and compares it.
+pub(crate) type PackedKey = [u64; KEY_WORDS];
+
 const ORIGIN_HOST: u32 = u32::MAX;
 
 impl FlowKey {
     /// The key as the table stores and compares it.
     #[inline]
-    pub(super) fn pack(&self) -> [u64; KEY_WORDS] {
+    pub(super) fn pack(&self) -> PackedKey {
         let (source, destination) = (self.source.bits(), self.destination.bits());
         let origin = match self.origin {
             Origin::Cluster => 0,
@@ -64,8 +68,16 @@ impl FlowKey {
         ]
     }
 
+    /// What [`FlowKey::pack`] makes of a packet from within the cluster.
+    #[inline(always)]
+    pub(crate) fn pack_plain(packet: &Plain, vrf: VrfId) -> PackedKey {
+        let [source_high, source_low, destination_high, destination_low] = packet.addresses;
+        let ports = u64::from(packet.ports) << 32 | u64::from(packet.protocol.0);
+        [source_high, source_low, destination_high, destination_low, ports, u64::from(vrf.get()) << 32]
+    }
+
     /// The key with these words; `None` where they are not a key.
-    pub(super) fn unpack(words: [u64; KEY_WORDS]) -> Option<Self> {
+    pub(super) fn unpack(words: PackedKey) -> Option<Self> {
         let [source_high, source_low, destination_high, destination_low, ports, vrf_origin] = words;
         let address = |high: u64, low: u64| Address::from_bits(u128::from(high) << 64 | u128::from(low));
         let origin = match vrf_origin as u32 {
@@ -96,7 +108,7 @@ impl KeyHasher {
 
     /// The hash of a packed key.
     #[inline]
-    pub(super) fn hash(&self, words: &[u64; KEY_WORDS]) -> u64 {
+    pub(super) fn hash(&self, words: &PackedKey) -> u64 {
         let mut hasher = self.0.build_hasher();
         for word in words {
             hasher.write_u64(*word);

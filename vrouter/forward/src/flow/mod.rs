@@ -27,7 +27,7 @@ pub use recovery::Recovered;
 pub use slot::{LAYOUT_VERSION, Slot};
 pub use table::{FlowShare, FlowTable};
 
-pub(crate) use key::KeyHasher;
+pub(crate) use key::{KeyHasher, PackedKey};
 pub(crate) use reserve::WorkerFlows;
 pub use slot::Direction;
 pub(crate) use slot::{Actions, FlowIndex, NewFlow, PackedNextHop};

@@ -5,7 +5,7 @@
 
 use vrouter_objects::{FloatingIpId, IpProtocol, MemberId, RouterId, VmiId, VrfId};
 
-use super::key::{FlowKey, KEY_WORDS};
+use super::key::{FlowKey, KEY_WORDS, PackedKey};
 use super::sync::{AtomicU64, Ordering};
 use super::tcp::Seen;
 use crate::address::Address;
@@ -211,14 +211,21 @@ impl Slot {
     }
 
     #[inline]
-    pub(super) fn key_words(&self) -> [u64; KEY_WORDS] {
+    pub(super) fn key_words(&self) -> PackedKey {
         std::array::from_fn(|word| self.load(word))
     }
 
     #[inline]
-    pub(super) fn has_key(&self, words: &[u64; KEY_WORDS]) -> bool {
+    pub(super) fn has_key(&self, words: &PackedKey) -> bool {
         // One comparison without branches in between: a tag matched already, so all words almost surely do.
         (0..KEY_WORDS).fold(0, |difference, word| difference | (self.load(word) ^ words[word])) == 0
+    }
+
+    /// Whether a flow with this key is in force here. For a slot that the index named a moment ago: since then the flow
+    /// may have been forgotten.
+    #[inline(always)]
+    pub(crate) fn is_live_with(&self, words: &PackedKey) -> bool {
+        self.has_key(words) && self.control().life == Life::Live
     }
 
     pub(crate) fn key(&self) -> Option<FlowKey> {

@@ -8,7 +8,7 @@ use vrouter_objects::VmiId;
 use super::config::{FlowConfig, Timeouts};
 
 use super::index::Index;
-use super::key::{FlowKey, KEY_WORDS, KeyHasher};
+use super::key::{FlowKey, KeyHasher, PackedKey};
 use super::record::{FlowRecord, record};
 use super::reserve::{FreeSlots, WorkerFlows};
 use super::slot::{Control, Direction, FlowIndex, Life, NewFlow, Slot};
@@ -132,19 +132,25 @@ impl FlowTable {
         self.hasher.hash(&key.pack())
     }
 
+    /// The hash of a packed key.
+    #[inline(always)]
+    pub(crate) fn hash_packed(&self, key: &PackedKey) -> u64 {
+        self.hasher.hash(key)
+    }
+
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// A slot that probably is this hash's flow, fetched ahead of its use.
-    #[inline]
-    pub(crate) fn prefetch_slot(&self, hash: u64) {
-        if let Some(index) = self.index.find(hash, |_| true) {
-            let slot = self.slot(index);
-            vrouter_arch::prefetch_read(slot);
-            vrouter_arch::prefetch_write(slot.second_line());
-        }
+    /// The slot that probably is this hash's flow, fetched ahead of its use.
+    #[inline(always)]
+    pub(crate) fn candidate(&self, hash: u64) -> Option<FlowIndex> {
+        let index = self.index.find(hash, |_| true)?;
+        let slot = self.slot(index);
+        vrouter_arch::prefetch_read(slot);
+        vrouter_arch::prefetch_write(slot.second_line());
+        Some(index)
     }
 
     /// The flow with this key.
@@ -155,7 +161,7 @@ impl FlowTable {
     }
 
     #[inline]
-    fn find_packed(&self, words: &[u64; KEY_WORDS], hash: u64) -> Option<FlowIndex> {
+    fn find_packed(&self, words: &PackedKey, hash: u64) -> Option<FlowIndex> {
         self.index.find(hash, |index| self.slot(index).has_key(words))
     }
 

@@ -68,6 +68,18 @@ impl Seen {
         }
     }
 
+    /// Whether there was a packet.
+    #[inline(always)]
+    pub(crate) const fn is_any(self) -> bool {
+        self.0 & Self::ANY != 0
+    }
+
+    /// Whether this side of a TCP connection has completed its half of the handshake.
+    #[inline(always)]
+    pub(crate) const fn is_complete(self) -> bool {
+        self.0 & (Self::ANY | Self::ACK) == Self::ANY | Self::ACK
+    }
+
     fn has(self, bits: u8) -> bool {
         self.0 & bits != 0
     }

@@ -5,7 +5,7 @@ use vrouter_objects::{DropReason, MacAddress};
 use super::{Context, Outcome, Worker, answer, spare_frame};
 use crate::address::Family;
 use crate::checksum::header_checksum;
-use crate::flow::{Actions, PackedNextHop, Slot, tenths};
+use crate::flow::{Actions, PackedNextHop, Slot};
 use crate::frame::{Checksum, CountedAs, Egress, Frame, Ingress};
 use crate::offload::finish_checksum;
 use crate::parse::{ETHERNET_HEADER, Fragment, Packet, Transport, read_u16, write_u16};
@@ -17,19 +17,22 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 
 /// A next hop with everything needed to leave by it.
 #[derive(Clone, Copy)]
-enum Exit<'a> {
+pub(super) enum Exit<'a> {
     Port(&'a PortEntry),
     Tunnel { own: &'a RouterEntry, router: &'a RouterEntry, vni: vrouter_objects::Vni, mtu: u16 },
 }
 
 impl Exit<'_> {
-    fn mtu(&self) -> usize {
+    /// The largest IP packet it takes.
+    #[inline(always)]
+    pub(super) fn mtu(&self) -> usize {
         match self {
             Self::Port(entry) => usize::from(entry.mtu),
             Self::Tunnel { mtu, .. } => usize::from(*mtu),
         }
     }
 
+    #[inline(always)]
     fn macs(&self) -> (MacAddress, MacAddress) {
         match self {
             Self::Port(entry) => (entry.mac, MacAddress::GATEWAY),
@@ -37,12 +40,23 @@ impl Exit<'_> {
         }
     }
 
-    fn egress(&self, entropy: u32) -> Egress {
+    #[inline(always)]
+    pub(super) fn egress(&self, entropy: u32) -> Egress {
         match self {
             Self::Port(entry) => Egress::Port(entry.port),
             Self::Tunnel { router, vni, .. } => {
                 Egress::Tunnel { destination: router.address, vni: *vni, entropy }
             }
+        }
+    }
+
+    /// Puts its addresses into a frame's Ethernet header, whose EtherType is the packet's already.
+    #[inline(always)]
+    pub(super) fn write_macs(&self, bytes: &mut [u8]) {
+        let (destination, source) = self.macs();
+        if let Some(addresses) = bytes.first_chunk_mut::<12>() {
+            addresses[..6].copy_from_slice(&destination.0);
+            addresses[6..].copy_from_slice(&source.0);
         }
     }
 }
@@ -83,7 +97,7 @@ impl Worker {
             let (offload, limit) = (frame.offload, exit.mtu().saturating_sub(headers) as u16);
             rewrite::clamp_segment_size(frame.bytes_mut(), packet, &offload, limit);
         }
-        slot.touch(packets_in(frame, packet), packet.ip_len() as u64, tenths(context.now));
+        slot.touch(packets_in(frame, packet), packet.ip_len() as u64, context.tenths);
         let entropy = entropy(packet, hash);
         if too_big {
             return self.fragment(frame, packet, exit, entropy, spare);
@@ -183,13 +197,14 @@ impl Worker {
     fn count_piece(&self, piece: &Frame) {
         self.counters().originated.add(1);
         if let Some(Egress::Port(port)) = piece.egress {
-            self.counters().tx(port, piece.len());
+            self.counters().tx(port, 1, piece.len() as u64);
         }
     }
 }
 
 /// Where a flow's packets leave, those that came in here.
-fn exit<'a>(context: Context<'a>, ingress: Ingress, slot: &Slot) -> Result<Exit<'a>, DropReason> {
+#[inline(always)]
+pub(super) fn exit<'a>(context: Context<'a>, ingress: Ingress, slot: &Slot) -> Result<Exit<'a>, DropReason> {
     let snapshot = context.snapshot;
     match slot.next_hop() {
         PackedNextHop::Interface(vmi) => {

@@ -7,11 +7,13 @@ mod drops;
 mod egress;
 mod error;
 mod established;
+mod fast_path;
 mod fragments;
 mod limiter;
 mod local;
 mod neighbour;
 mod resolve;
+mod tally;
 mod worker;
 
 use std::sync::Arc;
@@ -104,6 +106,8 @@ impl Shared {
 #[derive(Debug, Clone, Copy)]
 struct Context<'a> {
     now: Time,
+    /// `now` as flows note it.
+    tenths: u32,
     snapshot: &'a Snapshot,
 }
 

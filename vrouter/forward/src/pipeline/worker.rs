@@ -6,11 +6,13 @@ use vrouter_objects::DropReason;
 
 use super::classify::{Staged, stage};
 use super::drops::DropSample;
+use super::fast_path::{LastTunnel, Lead};
 use super::fragments::Fragments;
 use super::limiter::Limiters;
+use super::tally::Tally;
 use super::{Burst, Context, DroppedPacket, Outcome, Shared, arp};
 use crate::counters::WorkerCounters;
-use crate::flow::WorkerFlows;
+use crate::flow::{WorkerFlows, tenths};
 use crate::frame::{CountedAs, Egress, Frame, Ingress, PortId, Time};
 use crate::observer::{Event, Observer};
 use crate::tables::Snapshot;
@@ -26,7 +28,7 @@ pub struct Worker {
     /// Frames the router made, or released, in this burst.
     pub(super) made: Vec<Frame>,
     drops: DropSample,
-    staged: Vec<Staged>,
+    leads: Vec<Option<Lead>>,
 }
 
 impl Worker {
@@ -45,7 +47,7 @@ impl Worker {
             answers,
             made: Vec::new(),
             drops: DropSample::new(),
-            staged: Vec::new(),
+            leads: Vec::new(),
         }
     }
 
@@ -74,46 +76,63 @@ impl Worker {
         burst: &mut Burst,
         observer: &mut O,
     ) {
-        let context = Context { now, snapshot };
-        let mut staged = std::mem::take(&mut self.staged);
-        // Headers of the whole burst first, so that the flow table's cache lines are on their way when they are
-        // needed.
-        for frame in &burst.frames {
-            self.count_received(frame);
-            observer.observe(Event::Received(frame));
-            let next = stage(context, frame, |key| self.shared.flows.hash(key));
-            if let Staged::Ip(arrived) = &next {
-                self.shared.flows.prefetch(arrived.hash);
-            }
-            staged.push(next);
-        }
-        for next in &staged {
-            if let Staged::Ip(arrived) = next {
-                self.shared.flows.prefetch_slot(arrived.hash);
-            }
-        }
+        let context = Context { now, tenths: tenths(now), snapshot };
+        let mut tally = Tally::default();
+        let mut leads = std::mem::take(&mut self.leads);
+        self.look_ahead(context, &burst.frames, &mut leads, &mut tally, observer);
         let Burst { frames, spare } = burst;
-        for (frame, next) in frames.iter_mut().zip(&staged) {
-            let outcome = self.decide(context, frame, next, spare, observer);
-            self.account(context, frame, outcome, observer);
+        for (frame, lead) in frames.iter_mut().zip(&leads) {
+            let short = lead.as_ref().and_then(|lead| self.forward_established(context, frame, lead));
+            match short {
+                Some(egress) => {
+                    observer.observe(Event::Forwarded(frame, egress));
+                    tally.forwarded(self.counters(), frame, egress);
+                    frame.egress = Some(egress);
+                }
+                None => self.take_long_way(context, frame, spare, observer),
+            }
         }
-        staged.clear();
-        self.staged = staged;
+        leads.clear();
+        self.leads = leads;
+        tally.settle(self.counters());
         for frame in self.made.iter().filter(|frame| frame.counted_as == CountedAs::Made) {
             observer.observe(Event::Made(frame));
         }
         burst.frames.append(&mut self.made);
     }
 
-    fn count_received(&self, frame: &Frame) {
-        let counters = self.counters();
-        counters.received.add(1);
-        if frame.offload.segmentation.is_some() {
-            counters.super_frames_received.add(1);
-        }
-        if let Ingress::Port(port) = frame.ingress {
-            counters.rx(port, frame.len());
-        }
+    /// Reads the headers of the whole burst, then finds its flows, so that the flow table's cache lines are on their way
+    /// when they are needed.
+    #[inline(always)]
+    fn look_ahead<O: Observer>(
+        &self,
+        context: Context<'_>,
+        frames: &[Frame],
+        leads: &mut Vec<Option<Lead>>,
+        tally: &mut Tally,
+        observer: &mut O,
+    ) {
+        let mut last_tunnel = LastTunnel::default();
+        leads.extend(frames.iter().map(|frame| {
+            tally.received(self.counters(), frame);
+            observer.observe(Event::Received(frame));
+            self.lead(context, frame, &mut last_tunnel)
+        }));
+        leads.iter_mut().flatten().for_each(|lead| self.approach(lead));
+    }
+
+    /// Takes a frame through every stage.
+    #[inline(never)]
+    fn take_long_way<O: Observer>(
+        &mut self,
+        context: Context<'_>,
+        frame: &mut Frame,
+        spare: &mut Vec<Frame>,
+        observer: &mut O,
+    ) {
+        let staged = stage(context, frame, |key| self.shared.flows.hash(key));
+        let outcome = self.decide(context, frame, &staged, spare, observer);
+        self.account(context, frame, outcome, observer);
     }
 
     pub(super) fn decide<O: Observer>(
@@ -187,7 +206,7 @@ impl Worker {
             frame.counted_as = CountedAs::Made;
         }
         if let Some(Egress::Port(port)) = frame.egress {
-            self.counters().tx(port, frame.len());
+            self.counters().tx(port, 1, frame.len() as u64);
         }
     }
 

@@ -1,5 +1,9 @@
 //! The seventh stage: changing a packet in place, with every checksum that covers what changes.
 
+mod plain;
+
+pub(crate) use plain::{PlainRewrite, Side};
+
 use vrouter_objects::{DropReason, IpProtocol};
 
 use crate::address::{Address, Family};
