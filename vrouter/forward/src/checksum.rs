@@ -24,6 +24,17 @@ impl Delta {
         Self(self.0 + u64::from(!old) + u64::from(new))
     }
 
+    /// The change as one number.
+    pub(crate) fn folded(self) -> u16 {
+        fold(self.0)
+    }
+
+    /// What was [`Delta::folded`].
+    #[inline(always)]
+    pub(crate) fn unfolded(delta: u16) -> Self {
+        Self(delta.into())
+    }
+
     /// Both changes.
     #[inline(always)]
     pub(crate) fn and(self, other: Self) -> Self {
@@ -52,13 +63,14 @@ impl Delta {
     }
 }
 
-/// Lets the carries come round: into 33 bits, into 18, into 17, into 16.
+/// Lets the carries come round.
 #[inline(always)]
 fn fold(sum: u64) -> u16 {
-    let sum = (sum & 0xffff_ffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    ((sum & 0xffff) + (sum >> 16)) as u16
+    let (double, carry) = (sum as u32).overflowing_add((sum >> 32) as u32);
+    // No carry comes twice: what overflowed left less than the largest number behind.
+    let double = double + u32::from(carry);
+    let (word, carry) = (double as u16).overflowing_add((double >> 16) as u16);
+    word + u16::from(carry)
 }
 
 /// The sum over the pseudo-header of a packet with `len` bytes of transport header and payload.

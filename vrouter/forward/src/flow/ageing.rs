@@ -1,5 +1,7 @@
 //! Forgetting flows that were idle too long.
 
+use std::ops::Range;
+
 use super::quiescence::Quiescence;
 use super::reserve::WorkerFlows;
 use super::slot::{Direction, FlowIndex, Life};
@@ -9,6 +11,8 @@ use crate::frame::Time;
 
 /// Ageing looks at so many slots at a time.
 const SWEEP: u32 = 4096;
+/// Of those, so many together.
+const TOGETHER: usize = 64;
 /// A look at the whole table takes about so many milliseconds.
 const PASS: u64 = 1_000;
 /// The same for a table that is mostly empty.
@@ -23,8 +27,9 @@ impl FlowTable {
         let pieces = high.div_ceil(SWEEP).max(1);
         let piece = self.cursor.fetch_add(1, Ordering::Relaxed) % pieces;
         let tenths = tenths(now);
-        for number in piece * SWEEP..((piece + 1) * SWEEP).min(high) {
-            self.age_one(worker, FlowIndex(number), tenths);
+        let end = ((piece + 1) * SWEEP).min(high);
+        for first in (piece * SWEEP..end).step_by(TOGETHER) {
+            self.age_some(worker, first..(first + TOGETHER as u32).min(end), tenths);
         }
         worker.reclaim(self, quiescence);
         if self.is_empty() && worker.limbo.is_empty() {
@@ -35,15 +40,28 @@ impl FlowTable {
         Some((pass / u64::from(pieces)).clamp(5, 250))
     }
 
-    fn age_one(&self, worker: &mut WorkerFlows, index: FlowIndex, now: u32) {
+    /// Finds what is too old among a few slots before any of it is removed, so that their places in the index are on
+    /// their way when they are needed.
+    fn age_some(&self, worker: &mut WorkerFlows, numbers: Range<u32>, now: u32) {
+        worker.due.extend(numbers.map(FlowIndex).filter(|index| self.is_due(*index, now)));
+        for index in &worker.due {
+            let slot = self.slot(*index);
+            self.index.prefetch(self.hash_of(slot));
+            self.index.prefetch(self.hash_of(self.slot(slot.reverse())));
+        }
+        while let Some(index) = worker.due.pop() {
+            self.remove(worker, index);
+        }
+    }
+
+    /// Whether a slot is an initiator's whose connection was idle too long.
+    fn is_due(&self, index: FlowIndex, now: u32) -> bool {
         let slot = self.slot(index);
         let control = slot.control();
         if control.life != Life::Live || control.direction != Direction::Initiator {
-            return;
+            return false;
         }
         let timeout = self.config.timeouts.of(slot.protocol(), self.state(slot)) / 100;
-        if now.saturating_sub(self.last_seen(slot)) > timeout {
-            self.remove(worker, index);
-        }
+        now.saturating_sub(self.last_seen(slot)) > timeout
     }
 }

@@ -19,7 +19,7 @@ struct Bucket {
     entries: [AtomicU64; ENTRIES],
 }
 
-/// The index. An entry is the hash's upper half and the slot's number plus one; zero is none.
+/// The index. An entry is the hash's upper half, which is never zero, and the slot's number; zero is none.
 #[derive(Debug)]
 pub(super) struct Index {
     buckets: Box<[Bucket]>,
@@ -51,7 +51,7 @@ impl Bucket {
 }
 
 fn entry(hash: u64, slot: FlowIndex) -> u64 {
-    hash & 0xffff_ffff_0000_0000 | u64::from(slot.0 + 1)
+    hash & 0xffff_ffff_0000_0000 | u64::from(slot.0)
 }
 
 impl Index {
@@ -85,8 +85,8 @@ impl Index {
             let bucket = &self.buckets[(home + reach) & self.mask];
             for word in &bucket.entries {
                 let word = word.load(Ordering::Acquire);
-                if word != 0 && (word ^ hash) >> 32 == 0 {
-                    let slot = FlowIndex(word as u32 - 1);
+                if (word ^ hash) >> 32 == 0 {
+                    let slot = FlowIndex(word as u32);
                     if matches(slot) {
                         return Some(slot);
                     }

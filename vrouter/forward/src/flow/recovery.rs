@@ -7,9 +7,10 @@ use super::config::FlowConfig;
 use super::index::Index;
 use super::key::KeyHasher;
 use super::reserve::FreeSlots;
+use super::share::Shares;
 use super::slot::{Control, Direction, FlowIndex, Life, Slot};
 use super::sync::{AtomicU32, Ordering};
-use super::table::{FlowTable, SHARES, Share, tenths};
+use super::table::{FlowTable, tenths};
 use super::tcp::Seen;
 use crate::frame::Time;
 
@@ -33,7 +34,6 @@ impl FlowTable {
         now: Time,
     ) -> (Self, Recovered) {
         assert!(slots.len() < u32::MAX as usize, "slot numbers are 32 bits");
-        let share = |_| Share { connections: AtomicU32::new(0), unreplied: AtomicU32::new(0) };
         let table = Self {
             slots,
             index: Index::new(slots.len()),
@@ -43,7 +43,7 @@ impl FlowTable {
             high_water,
             used: AtomicU32::new(0),
             cursor: AtomicU32::new(0),
-            shares: (0..SHARES).map(share).collect(),
+            shares: Shares::new(),
         };
         let recovered = table.take_up(tenths(now));
         (table, recovered)
@@ -67,7 +67,9 @@ impl FlowTable {
                 recovered.connections += 1;
             }
         }
-        let mut free = FreeSlots { recycled: Vec::new(), next_fresh: last_used };
+        // Room for all: giving slots back never waits for memory, which is not there before it is used.
+        let recycled = Vec::with_capacity(self.slots.len());
+        let mut free = FreeSlots { recycled, next_fresh: last_used };
         for number in 0..last_used {
             let index = FlowIndex(number);
             if self.is_indexed(index) {
@@ -104,10 +106,11 @@ impl FlowTable {
         slot.cap_last_seen(now);
         other.cap_last_seen(now);
         self.used.fetch_add(2, Ordering::Relaxed);
-        let share = self.share(slot.owner());
-        share.connections.fetch_add(1, Ordering::Relaxed);
+        let share = self.shares.of(slot.owner());
         if other.seen() == Seen::default() {
-            share.unreplied.fetch_add(1, Ordering::Relaxed);
+            share.add_unreplied();
+        } else {
+            share.add_replied();
         }
         true
     }

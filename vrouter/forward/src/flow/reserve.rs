@@ -1,5 +1,7 @@
 //! Free slots: those of all, and those that each worker has at hand or may not give back yet.
 
+use vrouter_arch::prefetch_write;
+
 use super::quiescence::{Boundary, Quiescence};
 use super::slot::FlowIndex;
 use super::sync::Ordering;
@@ -7,6 +9,8 @@ use super::table::FlowTable;
 
 /// How many slots a worker takes from the shared list at a time.
 const BATCH: usize = 64;
+/// Room for what a worker removes between two looks at the boundary.
+const LIMBO: usize = 8192;
 
 /// The free slots that no worker has at hand.
 #[derive(Debug, Default)]
@@ -21,11 +25,18 @@ pub(crate) struct WorkerFlows {
     pub(super) spare: Vec<FlowIndex>,
     pub(super) limbo: Vec<FlowIndex>,
     limbo_boundary: Option<(Boundary, usize)>,
+    /// Flows that are too old, for a moment.
+    pub(super) due: Vec<FlowIndex>,
 }
 
 impl WorkerFlows {
     pub(crate) fn new() -> Self {
-        Self { spare: Vec::with_capacity(4 * BATCH), limbo: Vec::new(), limbo_boundary: None }
+        Self {
+            spare: Vec::with_capacity(2 * BATCH),
+            limbo: Vec::with_capacity(LIMBO),
+            limbo_boundary: None,
+            due: Vec::with_capacity(BATCH),
+        }
     }
 
     pub(super) fn take_pair(&mut self, table: &FlowTable) -> Option<(FlowIndex, FlowIndex)> {
@@ -35,7 +46,14 @@ impl WorkerFlows {
         if self.spare.len() < 2 {
             return None;
         }
-        Some((self.spare.pop()?, self.spare.pop()?))
+        let pair = (self.spare.pop()?, self.spare.pop()?);
+        // The next connection's slots are on their way while this one is dealt with.
+        for index in self.spare.iter().rev().take(2) {
+            let slot = table.slot(*index);
+            prefetch_write(slot);
+            prefetch_write(slot.second_line());
+        }
+        Some(pair)
     }
 
     fn refill(&mut self, table: &FlowTable) {

@@ -9,6 +9,8 @@ use super::key::{FlowKey, KEY_WORDS, PackedKey};
 use super::sync::{AtomicU64, Ordering};
 use super::tcp::Seen;
 use crate::address::Address;
+use crate::checksum::Delta;
+use crate::frame::PortId;
 
 /// The number of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,12 +26,12 @@ pub enum Direction {
 }
 
 /// Changes with every change of [`Slot`]'s layout or meaning; a file of another version is not used.
-pub const LAYOUT_VERSION: u32 = 2;
+pub const LAYOUT_VERSION: u32 = 3;
 
 /// One direction of a connection. All zero is a free slot.
 ///
-/// Words: 0–5 key · 6 control · 7 egress VRF · 8–9 translated address · 10 translated port, actions,
-/// seen, epoch · 11 next hop · 12 floating IP, member · 13 packets · 14 bytes · 15 last seen, owner.
+/// Words: 0–5 key · 6 control · 7 egress VRF, what translation does to checksums · 8–9 translated address · 10 translated port, actions,
+/// seen, epoch · 11 next hop, port · 12 floating IP, member · 13 packets · 14 bytes · 15 last seen, owner.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Slot {
@@ -46,6 +48,9 @@ const SERVICE: usize = 12;
 const PACKETS: usize = 13;
 const BYTES: usize = 14;
 const LAST_SEEN_OWNER: usize = 15;
+
+/// Where in the next hop's word the port stands that its interface was last found at.
+const PORT_HINT: u32 = 48;
 
 /// Where a slot is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,7 +147,7 @@ impl PackedNextHop {
 
     fn unpack(word: u64) -> Self {
         let id = word as u32;
-        let decided = match word >> 32 {
+        let decided = match word >> 32 & 0xffff {
             1 => VmiId::new(id).map(Self::Interface),
             2 => RouterId::new(id).map(Self::Tunnel),
             3 => Ok(Self::Receive),
@@ -165,6 +170,23 @@ pub(crate) struct NewFlow {
     pub(crate) next_hop: PackedNextHop,
     pub(crate) service: Option<(FloatingIpId, MemberId)>,
     pub(crate) seen: Seen,
+}
+
+impl NewFlow {
+    /// What the translation does to checksums over the addresses and over the ports, where it has one end.
+    fn checksum_deltas(&self) -> (Delta, Delta) {
+        let (address, port) = match self.actions {
+            Actions::DESTINATION => (self.key.destination, self.key.destination_port),
+            Actions::SOURCE => (self.key.source, self.key.source_port),
+            _ => return (Delta::default(), Delta::default()),
+        };
+        let (old, new) = (address.bits(), self.translated.bits());
+        // What IPv4 addresses have in common in their table form makes no difference.
+        let addresses = (0..128)
+            .step_by(32)
+            .fold(Delta::default(), |delta, shift| delta.double((old >> shift) as u32, (new >> shift) as u32));
+        (addresses, Delta::default().word(port, self.translated_port))
+    }
 }
 
 /// The part of a slot that deciding about a packet needs.
@@ -274,7 +296,9 @@ impl Slot {
         let translated = flow.translated.bits();
         let decision =
             Decision { translated_port: flow.translated_port, actions: flow.actions, seen: flow.seen, epoch };
-        self.store(EGRESS_VRF, flow.egress_vrf.get().into());
+        let (addresses, ports) = flow.checksum_deltas();
+        let deltas = u64::from(addresses.folded()) << 48 | u64::from(ports.folded()) << 32;
+        self.store(EGRESS_VRF, deltas | u64::from(flow.egress_vrf.get()));
         self.store(TRANSLATED_HIGH, (translated >> 64) as u64);
         self.store(TRANSLATED_LOW, translated as u64);
         self.store(DECISION, decision.pack());
@@ -284,6 +308,13 @@ impl Slot {
         self.store(BYTES, 0);
         let vmi = owner.map_or(0, VmiId::get);
         self.store(LAST_SEEN_OWNER, u64::from(now) << 32 | u64::from(vmi));
+    }
+
+    /// What translating one end does to checksums over the addresses, and over the ports.
+    #[inline(always)]
+    pub(crate) fn checksum_deltas(&self) -> (Delta, Delta) {
+        let word = self.load(EGRESS_VRF);
+        (Delta::unfolded((word >> 48) as u16), Delta::unfolded((word >> 32) as u16))
     }
 
     #[inline]
@@ -298,9 +329,28 @@ impl Slot {
         )
     }
 
+    /// [`Slot::translated`], where it is an IPv4 address.
+    #[inline(always)]
+    pub(crate) fn translated_v4(&self) -> Address {
+        Address::v4((self.load(TRANSLATED_LOW) as u32).to_be_bytes())
+    }
+
     #[inline]
     pub(crate) fn next_hop(&self) -> PackedNextHop {
         PackedNextHop::unpack(self.load(NEXT_HOP))
+    }
+
+    /// The next hop, and the port that its interface was last found at, where it is one.
+    #[inline(always)]
+    pub(crate) fn next_hop_and_port(&self) -> (PackedNextHop, PortId) {
+        let word = self.load(NEXT_HOP);
+        (PackedNextHop::unpack(word), PortId((word >> PORT_HINT) as u16))
+    }
+
+    /// Notes where the next hop's interface is. Only to be found sooner: ports are given anew, so it has to be looked at.
+    pub(crate) fn set_port(&self, port: PortId) {
+        let next_hop = self.load(NEXT_HOP) & ((1 << PORT_HINT) - 1);
+        self.store(NEXT_HOP, u64::from(port.0) << PORT_HINT | next_hop);
     }
 
     pub(crate) fn set_next_hop(&self, next_hop: PackedNextHop) {

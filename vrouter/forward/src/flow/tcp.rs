@@ -51,7 +51,7 @@ impl Seen {
     }
 
     /// Any packet at all, for whoever only counts whether there was one.
-    pub(super) const fn any() -> Self {
+    pub(crate) const fn any() -> Self {
         Self(Self::ANY)
     }
 
@@ -68,16 +68,18 @@ impl Seen {
         }
     }
 
-    /// Whether there was a packet.
+    /// What a TCP flow must have shown for a segment with these control bits to change nothing in it. For one that begins
+    /// or ends a connection that is more than any flow shows.
     #[inline(always)]
-    pub(crate) const fn is_any(self) -> bool {
-        self.0 & Self::ANY != 0
+    pub(crate) const fn settled_for(flags: TcpFlags) -> Self {
+        const ENDS: u8 = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST;
+        if flags.0 & (ENDS | TcpFlags::ACK) == TcpFlags::ACK { Self(Self::ANY | Self::ACK) } else { Self(u8::MAX) }
     }
 
-    /// Whether this side of a TCP connection has completed its half of the handshake.
+    /// Whether all of this was seen.
     #[inline(always)]
-    pub(crate) const fn is_complete(self) -> bool {
-        self.0 & (Self::ANY | Self::ACK) == Self::ANY | Self::ACK
+    pub(crate) const fn includes(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
     }
 
     fn has(self, bits: u8) -> bool {

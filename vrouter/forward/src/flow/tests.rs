@@ -70,9 +70,20 @@ fn pair(number: u32) -> (NewFlow, NewFlow) {
     (initiator, flow(back, Actions::SOURCE, key.destination, 80))
 }
 
-fn install(table: &FlowTable, worker: &mut WorkerFlows, number: u32, interface: u32) -> Installed {
-    let (initiator, responder) = pair(number);
-    table.install(worker, &initiator, &responder, owner(interface), 1, NOW)
+/// A connection by these two flows that counts against this interface.
+fn connection(table: &FlowTable, (initiator, responder): (NewFlow, NewFlow), interface: u32) -> NewConnection {
+    let hash = table.hash(&initiator.key);
+    NewConnection { initiator, hash, responder, owner: owner(interface), epoch: 1 }
+}
+
+/// Installs connection `number`, or says why not.
+fn install(
+    table: &FlowTable,
+    worker: &mut WorkerFlows,
+    number: u32,
+    interface: u32,
+) -> Option<NotInstalled> {
+    table.install(worker, &connection(table, pair(number), interface), NOW).err()
 }
 
 fn find(table: &FlowTable, key: &FlowKey) -> Option<FlowIndex> {
@@ -83,14 +94,15 @@ fn find(table: &FlowTable, key: &FlowKey) -> Option<FlowIndex> {
 fn both_directions_name_each_other_until_they_are_removed() {
     let table = table(slots(64), FlowConfig::default());
     let mut worker = WorkerFlows::new();
-    assert_eq!(install(&table, &mut worker, 1, 0), Installed::New);
+    assert_eq!(install(&table, &mut worker, 1, 0), None);
     let (initiator, responder) = pair(1);
     let (there, back) = (find(&table, &initiator.key).unwrap(), find(&table, &responder.key).unwrap());
     assert_eq!(table.slot(there).reverse(), back);
     assert_eq!(table.slot(back).reverse(), there);
     assert_eq!(table.slot(there).key(), Some(initiator.key));
     assert_eq!(table.len(), 2);
-    assert_eq!(install(&table, &mut worker, 1, 0), Installed::Existing);
+    let again = table.install(&mut worker, &connection(&table, pair(1), 0), NOW);
+    assert_eq!((again, table.len()), (Ok(there), 2), "who comes second has the first one's");
     // From either side.
     table.remove(&mut worker, back);
     assert_eq!((find(&table, &initiator.key), find(&table, &responder.key)), (None, None));
@@ -105,8 +117,8 @@ fn one_way_back_serves_one_connection() {
     let (initiator, responder) = pair(1);
     // Another way in that leads to the same member from the same client and port.
     let other = NewFlow { key: FlowKey { destination_port: 81, ..initiator.key }, ..initiator };
-    let outcome = table.install(&mut worker, &other, &responder, owner(0), 1, NOW);
-    assert_eq!(outcome, Installed::ReverseTaken);
+    let outcome = table.install(&mut worker, &connection(&table, (other, responder), 0), NOW);
+    assert_eq!(outcome, Err(NotInstalled::ReverseTaken));
     assert_eq!(table.len(), 2, "nothing is half-installed");
 }
 
@@ -116,24 +128,24 @@ fn bounds_hold_per_interface_and_for_the_table() {
         FlowConfig { connections_per_interface: 3, unreplied_per_interface: 2, ..FlowConfig::default() };
     let limited = table(slots(64), config);
     let mut worker = WorkerFlows::new();
-    assert_eq!(install(&limited, &mut worker, 1, 7), Installed::New);
-    assert_eq!(install(&limited, &mut worker, 2, 7), Installed::New);
-    assert_eq!(install(&limited, &mut worker, 3, 7), Installed::UnrepliedLimit);
-    assert_eq!(install(&limited, &mut worker, 3, 8), Installed::New, "another interface is not hurt");
+    assert_eq!(install(&limited, &mut worker, 1, 7), None);
+    assert_eq!(install(&limited, &mut worker, 2, 7), None);
+    assert_eq!(install(&limited, &mut worker, 3, 7), Some(NotInstalled::UnrepliedLimit));
+    assert_eq!(install(&limited, &mut worker, 3, 8), None, "another interface is not hurt");
     let answered = limited.slot(find(&limited, &pair(1).1.key).unwrap());
     answered.add_seen(Seen::first(None));
     limited.replied(answered);
-    assert_eq!(install(&limited, &mut worker, 4, 7), Installed::New);
+    assert_eq!(install(&limited, &mut worker, 4, 7), None);
     assert_eq!(limited.share_of(owner(7)), FlowShare { connections: 3, unreplied: 2 });
     let second = limited.slot(find(&limited, &pair(2).1.key).unwrap());
     second.add_seen(Seen::first(None));
     limited.replied(second);
-    assert_eq!(install(&limited, &mut worker, 5, 7), Installed::InterfaceLimit);
+    assert_eq!(install(&limited, &mut worker, 5, 7), Some(NotInstalled::InterfaceLimit));
 
     let small = table(slots(8), FlowConfig::default());
     let mut worker = WorkerFlows::new();
     let outcomes: Vec<_> = (0..5).map(|number| install(&small, &mut worker, number, 0)).collect();
-    assert_eq!(outcomes[3..], [Installed::New, Installed::Full]);
+    assert_eq!(outcomes[3..], [None, Some(NotInstalled::Full)]);
 }
 
 #[test]
@@ -144,9 +156,8 @@ fn idle_flows_go_and_their_slots_are_used_again() {
     for round in 0..10 {
         let now = NOW.plus_millis(round * 60_000);
         for number in 0..4 {
-            let (initiator, responder) = pair(number);
-            let outcome = table.install(&mut worker, &initiator, &responder, owner(0), 1, now);
-            assert_eq!(outcome, Installed::New, "round {round}");
+            let outcome = table.install(&mut worker, &connection(&table, pair(number), 0), now);
+            assert!(outcome.is_ok(), "round {round}: {outcome:?}");
         }
         table.age(&mut worker, now.plus_millis(29_000), &quiescence);
         assert_eq!(table.len(), 8, "not yet");
@@ -167,10 +178,10 @@ fn a_removed_slot_is_not_used_again_while_a_worker_may_look_at_it() {
     for _ in 0..3 {
         table.age(&mut worker, NOW, &quiescence);
     }
-    assert_eq!(install(&table, &mut worker, 2, 0), Installed::Full, "worker 1 is still in its burst");
+    assert_eq!(install(&table, &mut worker, 2, 0), Some(NotInstalled::Full), "worker 1 is still in its burst");
     quiescence.enter(1);
     table.age(&mut worker, NOW, &quiescence);
-    assert_eq!(install(&table, &mut worker, 2, 0), Installed::New);
+    assert_eq!(install(&table, &mut worker, 2, 0), None);
 }
 
 #[test]
@@ -205,7 +216,7 @@ fn a_successor_takes_up_whole_pairs_and_frees_the_rest() {
     assert_eq!(after.share_of(owner(0)), FlowShare { connections: 2, unreplied: 2 });
     // Every freed slot is to be had again.
     let mut worker = WorkerFlows::new();
-    let installed = (100..).take_while(|number| install(&after, &mut worker, *number, 0) == Installed::New);
+    let installed = (100..).take_while(|number| install(&after, &mut worker, *number, 0).is_none());
     assert_eq!(installed.count(), 30);
 }
 
@@ -216,14 +227,14 @@ fn workers_that_race_for_one_connection_agree() {
         let table = Arc::clone(&table);
         move || {
             let mut worker = WorkerFlows::new();
-            let installed = |number: &u32| install(&table, &mut worker, *number, id) == Installed::New;
-            (0..4000).filter(installed).count()
+            let install = |number| table.install(&mut worker, &connection(&table, pair(number), id), NOW);
+            (0..4000).map(install).collect::<Vec<_>>()
         }
     };
     let other = std::thread::spawn(run(1));
     let mine = run(0)();
-    let total = mine + other.join().unwrap();
-    assert_eq!((total, table.len()), (4000, 8000));
+    assert_eq!((mine, table.len()), (other.join().unwrap(), 8000));
+    assert_eq!(table.share_of(owner(0)).connections + table.share_of(owner(1)).connections, 4000);
     for number in 0..4000 {
         let index = find(&table, &key(number)).unwrap();
         assert_eq!(table.slot(table.slot(index).reverse()).reverse(), index);
@@ -236,7 +247,7 @@ fn an_answer_that_races_with_the_end_is_counted_once() {
     let mut worker = WorkerFlows::new();
     let quiescence = Quiescence::new(1);
     for _ in 0..2000 {
-        assert_eq!(install(&table, &mut worker, 1, 0), Installed::New);
+        assert_eq!(install(&table, &mut worker, 1, 0), None);
         let back = table.slot(find(&table, &pair(1).1.key).unwrap());
         let answers = {
             let table = Arc::clone(&table);

@@ -8,6 +8,9 @@ pub const HEADROOM: usize = 128;
 /// The largest frame: a 64 KiB IP packet with its Ethernet header and an 802.1Q tag.
 pub const MAX_FRAME: usize = 65_535 + 18;
 
+/// Bytes of a frame that [`Frame::head`] shows: Ethernet, IPv6 and TCP without options.
+pub(crate) const HEAD: usize = 14 + 40 + 20;
+
 /// A frame with its buffer. Buffers are allocated once and go round; a frame is moved, never copied, through the
 /// router.
 #[derive(Debug)]
@@ -56,17 +59,33 @@ impl Frame {
     }
 
     /// The frame's bytes, from the Ethernet header on.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
     /// The frame's bytes, to be changed in place.
+    #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[self.start..self.end]
     }
 
+    /// The buffer where the frame begins, as far as headers of the usual lengths reach; `None` in a small buffer. Where the
+    /// frame is shorter, what follows it is left from others: whoever looks here has to know the frame's length.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> Option<&[u8; HEAD]> {
+        self.buffer.get(self.start..self.start + HEAD)?.first_chunk()
+    }
+
+    /// [`Frame::head`], to be changed in place.
+    #[inline(always)]
+    pub(crate) fn head_mut(&mut self) -> Option<&mut [u8; HEAD]> {
+        self.buffer.get_mut(self.start..self.start + HEAD)?.first_chunk_mut()
+    }
+
     /// How many bytes the frame has.
     #[allow(clippy::len_without_is_empty)]
+    #[inline]
     pub fn len(&self) -> usize {
         self.end - self.start
     }
@@ -114,8 +133,16 @@ impl Frame {
     }
 
     /// Drops bytes at the end, so that `len` are left.
+    #[inline]
     pub fn truncate(&mut self, len: usize) {
         self.end = self.end.min(self.start + len);
+    }
+
+    /// [`Frame::truncate`], for a frame that is known to have as many.
+    #[inline(always)]
+    pub(crate) fn set_end(&mut self, len: usize) {
+        debug_assert!(len <= self.len(), "{len} bytes left of a frame of {}", self.len());
+        self.end = self.start + len;
     }
 
     /// Takes bytes off the front, such as an outer header.

@@ -4,7 +4,8 @@
 mod buffer;
 mod offload;
 
-pub(crate) use buffer::CountedAs;
+pub(crate) use buffer::{CountedAs, HEAD};
+pub(crate) use offload::Covered;
 pub use buffer::{Frame, HEADROOM, MAX_FRAME};
 pub use offload::{Checksum, Offload, SegmentKind, Segmentation};
 

@@ -20,6 +20,26 @@ pub enum Checksum {
     },
 }
 
+/// What a transport checksum covers so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Covered {
+    /// The pseudo-header only.
+    PseudoHeader,
+    /// All that it should.
+    All,
+}
+
+impl Checksum {
+    /// What it covers.
+    #[inline(always)]
+    pub(crate) const fn covered(&self) -> Covered {
+        match self {
+            Self::Partial { .. } => Covered::PseudoHeader,
+            Self::Unverified | Self::Valid => Covered::All,
+        }
+    }
+}
+
 /// The transport that a super-frame is cut by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SegmentKind {

@@ -1,6 +1,6 @@
 //! The last stages before transmit: rewrite, and out by an interface or tunnel, in pieces where it must be.
 
-use vrouter_objects::{DropReason, MacAddress};
+use vrouter_objects::{DropReason, MacAddress, VmiId};
 
 use super::{Context, Outcome, Worker, answer, spare_frame};
 use crate::address::Family;
@@ -8,9 +8,9 @@ use crate::checksum::header_checksum;
 use crate::flow::{Actions, PackedNextHop, Slot};
 use crate::frame::{Checksum, CountedAs, Egress, Frame, Ingress};
 use crate::offload::finish_checksum;
-use crate::parse::{ETHERNET_HEADER, Fragment, Packet, Transport, read_u16, write_u16};
+use crate::parse::{ETHERNET_HEADER, Fragment, Head, Packet, Transport, read_u16, write_u16};
 use crate::rewrite::{self, Endpoint, Translation};
-use crate::tables::{PortEntry, RouterEntry};
+use crate::tables::{PortEntry, RouterEntry, Snapshot};
 
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
@@ -50,13 +50,18 @@ impl Exit<'_> {
         }
     }
 
-    /// Puts its addresses into a frame's Ethernet header, whose EtherType is the packet's already.
+    /// Puts its addresses at the start of a frame, whose EtherType is the packet's already.
     #[inline(always)]
-    pub(super) fn write_macs(&self, bytes: &mut [u8]) {
-        let (destination, source) = self.macs();
-        if let Some(addresses) = bytes.first_chunk_mut::<12>() {
-            addresses[..6].copy_from_slice(&destination.0);
-            addresses[6..].copy_from_slice(&source.0);
+    pub(super) fn write_macs(&self, head: &mut Head) {
+        match self {
+            Self::Port(entry) => {
+                head[..6].copy_from_slice(&entry.mac.0);
+                head[6..12].copy_from_slice(&MacAddress::GATEWAY.0);
+            }
+            Self::Tunnel { own, router, .. } => {
+                head[..6].copy_from_slice(&router.mac.0);
+                head[6..12].copy_from_slice(&own.mac.0);
+            }
         }
     }
 }
@@ -206,10 +211,12 @@ impl Worker {
 #[inline(always)]
 pub(super) fn exit<'a>(context: Context<'a>, ingress: Ingress, slot: &Slot) -> Result<Exit<'a>, DropReason> {
     let snapshot = context.snapshot;
-    match slot.next_hop() {
-        PackedNextHop::Interface(vmi) => {
-            snapshot.port_of(vmi).map(Exit::Port).ok_or(DropReason::InterfaceDown)
-        }
+    let (next_hop, port) = slot.next_hop_and_port();
+    match next_hop {
+        PackedNextHop::Interface(vmi) => match snapshot.port(port) {
+            Some(entry) if entry.vmi == vmi => Ok(Exit::Port(entry)),
+            _ => find_port(snapshot, slot, vmi),
+        },
         PackedNextHop::Tunnel(router) => {
             let invalid = DropReason::InvalidNextHop;
             let own = snapshot.own().ok_or(invalid)?;
@@ -226,6 +233,14 @@ pub(super) fn exit<'a>(context: Context<'a>, ingress: Ingress, slot: &Slot) -> R
         PackedNextHop::Receive => Err(DropReason::InterfaceDown),
         PackedNextHop::Unreachable => Err(DropReason::NoRoute),
     }
+}
+
+/// Where an interface is, for a flow that did not know.
+#[cold]
+fn find_port<'a>(snapshot: &'a Snapshot, slot: &Slot, vmi: VmiId) -> Result<Exit<'a>, DropReason> {
+    let entry = snapshot.port_of(vmi).ok_or(DropReason::InterfaceDown)?;
+    slot.set_port(entry.port);
+    Ok(Exit::Port(entry))
 }
 
 /// The inner flow's hash for the underlay. Fragments have no ports, so all of a datagram's go by its addresses.

@@ -1,130 +1,302 @@
 //! The short way of nearly every packet: plain headers, a flow that is in the table and as old as the tables, and nothing
 //! that needs an answer.
 //!
-//! It takes the stages in the same order and to the same end as the long way does, only with all that leaves out which
-//! such a packet cannot need. Where anything is unusual it changes nothing and leaves the packet to the long way, which
-//! alone knows what to do about it.
+//! It takes the stages in the same order and to the same end as the long way does, and leaves out only what such a
+//! packet cannot need. Where anything is unusual it changes nothing and leaves the packet to the long way, which alone
+//! knows what to do about it.
 
-use vrouter_objects::{IpProtocol, MacAddress, VrfId};
+use vrouter_objects::{MacAddress, VrfId};
 
-use super::egress::exit;
-use super::{Context, Worker};
-use crate::flow::{Actions, FlowIndex, FlowKey, PackedKey, Slot};
-use crate::frame::{Egress, Frame, Ingress};
-use crate::parse::{ETHERNET_HEADER, Plain, TcpFlags};
-use crate::rewrite::{Endpoint, PlainRewrite, Side};
+use super::Context;
+use super::egress::{Exit, exit};
+use super::tally::Tally;
+use crate::address::Address;
+use crate::flow::{Actions, Decision, FlowKey, FlowTable, PackedKey, PackedNextHop, Slot};
+use crate::frame::{Egress, Frame, Ingress, PortId};
+use crate::parse::{ETHERNET_HEADER, Head, Plain, PlainHeaders, PlainIp, PlainV4, PlainV6, PlainVersion};
+use crate::rewrite::{Endpoint, Side, can_rewrite_plain, take_plain_hop, translate_plain};
 
-/// What is known of a plain packet before its flow is looked at.
+/// Whoever is at an ingress, and what its frames must bear.
+#[derive(Debug, Clone, Copy)]
+struct Sender<'a> {
+    ingress: Ingress,
+    vrf: VrfId,
+    link: LinkAddresses,
+    /// Any of these; `None`: whatever it says.
+    sources: Option<&'a [Address]>,
+}
+
+/// What a frame's Ethernet addresses, read as two numbers, must be in the bits that count.
+#[derive(Debug, Clone, Copy)]
+struct LinkAddresses {
+    first_eight: Masked<u64>,
+    last_four: Masked<u32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Masked<T> {
+    value: T,
+    mask: T,
+}
+
+/// What is known of a packet before its flow is looked at.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lead {
-    packet: Plain,
     key: PackedKey,
+    /// Zero, which no flow's hash is: not a plain packet.
     hash: u64,
     /// The slot that the index names for the hash; very likely the flow's.
-    candidate: Option<FlowIndex>,
+    candidate: Option<&'static Slot>,
+    headers: PlainHeaders,
 }
 
-/// The tunnel that the last packet out of one came by: the next very likely comes by the same.
+/// The leads of a burst, one for each frame.
 #[derive(Debug, Default)]
-pub(super) struct LastTunnel(Option<(Ingress, VrfId)>);
+pub(super) struct Leads {
+    /// Never shortened, so that nothing is written twice; the burst's are the first.
+    leads: Vec<Lead>,
+    runs: Vec<Run>,
+}
 
-impl Worker {
-    /// Reads a frame's headers and sends for what its flow's place in the table will need.
-    #[inline(always)]
-    pub(super) fn lead(
-        &self,
-        context: Context<'_>,
-        frame: &Frame,
-        last_tunnel: &mut LastTunnel,
-    ) -> Option<Lead> {
-        let bytes = frame.bytes();
-        let packet = Plain::read(bytes)?;
-        let ethernet = bytes.first_chunk::<ETHERNET_HEADER>()?;
-        let vrf = match frame.ingress {
+/// So many frames that follow each other and are forwarded by the same code.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    pub(super) version: Option<PlainVersion>,
+    pub(super) len: usize,
+}
+
+impl<'a> Sender<'a> {
+    /// Who is at this ingress; `None` where nobody is known, and the long way knows the reason.
+    fn at(context: Context<'a>, ingress: Ingress) -> Option<Self> {
+        let snapshot = context.snapshot;
+        match ingress {
             Ingress::Port(port) => {
-                let entry = context.snapshot.port(port)?;
-                let source = u128::from(packet.addresses[0]) << 64 | u128::from(packet.addresses[1]);
-                let is_its_own = ethernet[..6] == MacAddress::GATEWAY.0
-                    && ethernet[6..12] == entry.mac.0
-                    && entry.addresses.iter().any(|address| address.bits() == source);
-                is_its_own.then_some(entry.vrf)?
+                let entry = snapshot.port(port)?;
+                let link = LinkAddresses::new(MacAddress::GATEWAY, entry.mac, MacAddress([0xff; 6]));
+                Some(Self { ingress, vrf: entry.vrf, link, sources: Some(&entry.addresses) })
             }
-            ingress @ Ingress::Tunnel { .. } => {
-                let is_sound = ethernet[..6] == context.snapshot.own()?.mac.0 && ethernet[6] & 1 == 0;
-                is_sound.then_some(last_tunnel.vrf(context, ingress)?)?
+            Ingress::Tunnel { source, vni } => {
+                snapshot.router_at(source.into())?;
+                // Of the sender's MAC nothing is asked but that it is no group's.
+                let (any, group_bit) = (MacAddress([0; 6]), MacAddress([1, 0, 0, 0, 0, 0]));
+                let link = LinkAddresses::new(snapshot.own()?.mac, any, group_bit);
+                Some(Self { ingress, vrf: snapshot.vrf_of_vni(vni)?, link, sources: None })
             }
-        };
-        let key = FlowKey::pack_plain(&packet, vrf);
-        let hash = self.shared.flows.hash_packed(&key);
-        self.shared.flows.prefetch(hash);
-        Some(Lead { packet, key, hash, candidate: None })
+        }
     }
 
-    /// Finds where the flow very likely is, and sends for that.
     #[inline(always)]
-    pub(super) fn approach(&self, lead: &mut Lead) {
-        lead.candidate = self.shared.flows.candidate(lead.hash);
-    }
-
-    /// Forwards a packet if it can go the short way; else it is as it was.
-    #[inline(always)]
-    pub(super) fn forward_established(
-        &self,
-        context: Context<'_>,
-        frame: &mut Frame,
-        lead: &Lead,
-    ) -> Option<Egress> {
-        let slot = self.shared.flows.slot(lead.candidate?);
-        if !slot.is_live_with(&lead.key) {
-            return None;
-        }
-        let decision = slot.decision();
-        let goes_on = match lead.packet.protocol {
-            IpProtocol::TCP => lead.packet.flags.is_under_way() && decision.seen.is_complete(),
-            _ => decision.seen.is_any(),
-        };
-        if !goes_on || decision.epoch != context.snapshot.epoch().0 || decision.actions == Actions::BOTH {
-            return None;
-        }
-        let exit = exit(context, frame.ingress, slot).ok()?;
-        let (packets, largest) = sizes(frame, &lead.packet);
-        if largest > exit.mtu() {
-            return None;
-        }
-        let translation = translation(decision.actions, slot, decision.translated_port);
-        let rewrite = PlainRewrite { family: lead.packet.family, protocol: lead.packet.protocol, translation };
-        let checksum = frame.offload.checksum;
-        rewrite.apply(frame.bytes_mut(), checksum)?;
-        exit.write_macs(frame.bytes_mut());
-        frame.truncate(ETHERNET_HEADER + lead.packet.ip_len as usize);
-        slot.touch(packets, lead.packet.ip_len.into(), context.tenths);
-        Some(exit.egress((lead.hash >> 32) as u32))
+    fn may_send_from(&self, high: u64, low: u64) -> bool {
+        let source = u128::from(high) << 64 | u128::from(low);
+        self.sources.is_none_or(|sources| sources.iter().any(|address| address.bits() == source))
     }
 }
 
-impl LastTunnel {
-    #[inline(always)]
-    fn vrf(&mut self, context: Context<'_>, ingress: Ingress) -> Option<VrfId> {
-        match self.0 {
-            Some((last, vrf)) if last == ingress => Some(vrf),
-            _ => self.look_up(context, ingress),
+impl LinkAddresses {
+    fn new(destination: MacAddress, source: MacAddress, source_mask: MacAddress) -> Self {
+        let numbers = |destination: MacAddress, source: MacAddress| {
+            let [a, b, c, d, e, f] = destination.0;
+            let [g, h, i, j, k, l] = source.0;
+            (u64::from_ne_bytes([a, b, c, d, e, f, g, h]), u32::from_ne_bytes([i, j, k, l]))
+        };
+        let (first_eight, last_four) = numbers(destination, source);
+        let (first_mask, last_mask) = numbers(MacAddress([0xff; 6]), source_mask);
+        Self {
+            first_eight: Masked { value: first_eight, mask: first_mask },
+            last_four: Masked { value: last_four, mask: last_mask },
         }
     }
 
-    #[cold]
-    fn look_up(&mut self, context: Context<'_>, ingress: Ingress) -> Option<VrfId> {
-        let Ingress::Tunnel { source, vni } = ingress else { return None };
-        context.snapshot.router_at(source.into())?;
-        let vrf = context.snapshot.vrf_of_vni(vni)?;
-        self.0 = Some((ingress, vrf));
-        Some(vrf)
+    #[inline(always)]
+    fn are_those_of(&self, head: &Head) -> bool {
+        let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = *head;
+        let first_eight = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+        let last_four = u32::from_ne_bytes([i, j, k, l]);
+        first_eight & self.first_eight.mask == self.first_eight.value
+            && last_four & self.last_four.mask == self.last_four.value
     }
+}
+
+impl Lead {
+    /// Nothing is known: the packet goes the long way.
+    const NONE: Self = Self { key: [0; _], hash: 0, candidate: None, headers: PlainHeaders::NONE };
+}
+
+impl Leads {
+    /// Reads the headers of the whole burst, then finds its flows, so that the flow table's cache lines are on their way
+    /// when they are needed.
+    pub(super) fn follow(&mut self, context: Context<'_>, flows: &FlowTable, frames: &[Frame], tally: &mut Tally) {
+        if self.leads.len() < frames.len() {
+            self.leads.resize(frames.len(), Lead::NONE);
+        }
+        self.runs.clear();
+        let (mut frames, mut leads) = (frames, &mut self.leads[..frames.len()]);
+        while let Some(frame) = frames.first() {
+            let version = PlainVersion::of(frame);
+            let sender = Sender::at(context, frame.ingress);
+            let len = match (version, &sender) {
+                (Some(PlainVersion::V4), Some(sender)) => lead::<PlainV4>(flows, sender, frames, leads, tally),
+                (Some(PlainVersion::V6), Some(sender)) => lead::<PlainV6>(flows, sender, frames, leads, tally),
+                _ => none(frames, leads, tally),
+            };
+            self.runs.push(Run { version: version.filter(|_| sender.is_some()), len });
+            frames = &frames[len..];
+            leads = &mut leads[len..];
+        }
+    }
+
+    /// The burst, run by run.
+    pub(super) fn runs(&self) -> impl Iterator<Item = (Run, &[Lead])> {
+        let mut leads = &self.leads[..];
+        self.runs.iter().map(move |run| {
+            let (those, rest) = leads.split_at(run.len);
+            leads = rest;
+            (*run, those)
+        })
+    }
+}
+
+/// Leads no more than the first frame.
+fn none(frames: &[Frame], leads: &mut [Lead], tally: &mut Tally) -> usize {
+    if let (Some(frame), Some(lead)) = (frames.first(), leads.first_mut()) {
+        *lead = Lead::NONE;
+        tally.received(frame.ingress, 1, frame.offload.segmentation.is_some().into(), frame.len() as u64);
+    }
+    1
+}
+
+/// Leads all frames up to the first of another version or sender; returns how many.
+#[inline(never)]
+fn lead<Ip: PlainIp>(
+    flows: &FlowTable,
+    sender: &Sender<'_>,
+    frames: &[Frame],
+    leads: &mut [Lead],
+    tally: &mut Tally,
+) -> usize {
+    let (mut len, mut super_frames, mut bytes) = (0, 0, 0);
+    let mut places = leads.iter_mut();
+    for frame in frames {
+        let (Some(head), Some(place)) = (frame.head(), places.next()) else { break };
+        if u16::from_be_bytes([head[12], head[13]]) != Ip::ETHERTYPE || frame.ingress != sender.ingress {
+            break;
+        }
+        place.hash = sender.lead::<Ip>(flows, head, frame.len(), place).unwrap_or(0);
+        len += 1;
+        super_frames += u64::from(frame.offload.segmentation.is_some());
+        bytes += frame.len() as u64;
+    }
+    tally.received(sender.ingress, len as u64, super_frames, bytes);
+    for lead in &mut leads[..len] {
+        lead.candidate = if lead.hash == 0 { None } else { flows.candidate(lead.hash) };
+    }
+    len
+}
+
+impl Sender<'_> {
+    /// Reads a frame's headers and sends for what finding its flow will need. Returns the flow's hash.
+    #[inline(always)]
+    fn lead<Ip: PlainIp>(&self, flows: &FlowTable, head: &Head, frame_len: usize, lead: &mut Lead) -> Option<u64> {
+        let packet = Plain::read::<Ip>(head, frame_len)?;
+        let [source_high, source_low, ..] = packet.addresses;
+        if !self.link.are_those_of(head) || !self.may_send_from(source_high, source_low) {
+            return None;
+        }
+        let PlainHeaders { ip_len, len, protocol, settled } = packet.headers;
+        lead.headers.ip_len = ip_len;
+        lead.headers.len = len;
+        lead.headers.protocol = protocol;
+        lead.headers.settled = settled;
+        lead.key = FlowKey::pack_plain(&packet, self.vrf);
+        let hash = flows.hash_packed(&lead.key);
+        flows.prefetch(hash);
+        Some(hash)
+    }
+}
+
+/// Where a frame left that went the short way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// With so many bytes.
+    ByPort(PortId, u32),
+    ByTunnel,
+}
+
+/// Forwards a packet if it can go the short way; else it is as it was.
+#[inline(always)]
+pub(super) fn forward_established<Ip: PlainIp>(
+    context: Context<'_>,
+    frame: &mut Frame,
+    lead: &Lead,
+) -> Option<Left> {
+    let slot = lead.candidate?;
+    if !slot.is_live_with(&lead.key) {
+        return None;
+    }
+    let decision = slot.decision();
+    let is_settled = decision.seen.includes(lead.headers.settled);
+    if !is_settled || decision.epoch != context.snapshot.epoch().0 || decision.actions == Actions::BOTH {
+        return None;
+    }
+    match slot.next_hop_and_port() {
+        (PackedNextHop::Interface(vmi), port) => {
+            let entry = context.snapshot.port(port).filter(|entry| entry.vmi == vmi)?;
+            rewrite::<Ip>(context, frame, lead, (slot, decision), Exit::Port(entry))?;
+            frame.egress = Some(Egress::Port(entry.port));
+            Some(Left::ByPort(entry.port, ETHERNET_HEADER as u32 + lead.headers.ip_len))
+        }
+        (PackedNextHop::Tunnel(_), _) => {
+            let exit = exit(context, frame.ingress, slot).ok()?;
+            rewrite::<Ip>(context, frame, lead, (slot, decision), exit)?;
+            frame.egress = Some(exit.egress((lead.hash >> 32) as u32));
+            Some(Left::ByTunnel)
+        }
+        (PackedNextHop::Receive | PackedNextHop::Unreachable, _) => None,
+    }
+}
+
+/// Makes of a packet what leaves by this exit; `None`, and nothing done, where it cannot leave as it is.
+#[inline(always)]
+fn rewrite<Ip: PlainIp>(
+    context: Context<'_>,
+    frame: &mut Frame,
+    lead: &Lead,
+    (slot, decision): (&Slot, Decision),
+    exit: Exit<'_>,
+) -> Option<()> {
+    let headers = &lead.headers;
+    let (packets, largest) = sizes(frame, headers);
+    if largest > exit.mtu() {
+        return None;
+    }
+    let covered = frame.offload.checksum.covered();
+    let head = frame.head_mut()?;
+    if !can_rewrite_plain::<Ip>(head, headers.protocol, covered) {
+        return None;
+    }
+    let deltas = slot.checksum_deltas();
+    if decision.actions != Actions::NONE {
+        let address = match Ip::VERSION {
+            PlainVersion::V4 => slot.translated_v4(),
+            PlainVersion::V6 => slot.translated(),
+        };
+        let to = Endpoint { address, port: decision.translated_port };
+        let is_destination = decision.actions == Actions::DESTINATION;
+        let side = if is_destination { Side::Destination } else { Side::Source };
+        translate_plain::<Ip>(head, (headers.protocol, covered), (side, to), deltas);
+    }
+    // Without a translation, the delta is none.
+    take_plain_hop::<Ip>(head, deltas.0);
+    exit.write_macs(head);
+    frame.set_end(ETHERNET_HEADER + headers.ip_len as usize);
+    slot.touch(packets, headers.ip_len.into(), context.tenths);
+    Some(())
 }
 
 /// How many packets a frame stands for, and the length of the largest, from its IP header on.
 #[inline(always)]
-fn sizes(frame: &Frame, packet: &Plain) -> (u64, usize) {
-    let (ip_len, headers_len) = (packet.ip_len as usize, usize::from(packet.headers_len));
+fn sizes(frame: &Frame, headers: &PlainHeaders) -> (u64, usize) {
+    let (ip_len, headers_len) = (headers.ip_len as usize, usize::from(headers.len));
     match frame.offload.segmentation {
         None => (1, ip_len),
         Some(segmentation) => {
@@ -132,24 +304,5 @@ fn sizes(frame: &Frame, packet: &Plain) -> (u64, usize) {
             let packets = (ip_len - headers_len).div_ceil(size).max(1);
             (packets as u64, ip_len.min(headers_len + size))
         }
-    }
-}
-
-/// What a flow that translates at most one side changes.
-#[inline(always)]
-fn translation(actions: Actions, slot: &Slot, port: u16) -> Option<(Side, Endpoint)> {
-    let side = match actions {
-        Actions::DESTINATION => Side::Destination,
-        Actions::SOURCE => Side::Source,
-        _ => return None,
-    };
-    Some((side, Endpoint { address: slot.translated(), port }))
-}
-
-impl TcpFlags {
-    /// Whether a segment neither begins nor ends a connection.
-    #[inline(always)]
-    const fn is_under_way(self) -> bool {
-        self.0 & (Self::SYN | Self::FIN | Self::RST | Self::ACK) == Self::ACK
     }
 }

@@ -7,7 +7,9 @@ use super::classify::Arrived;
 use super::established::tcp_flags;
 use super::{Context, Outcome, Worker, answer};
 use crate::address::Address;
-use crate::flow::{Actions, ConnectionState, FlowKey, Installed, NewFlow, PackedNextHop, Seen};
+use crate::flow::{
+    Actions, ConnectionState, FlowIndex, FlowKey, NewConnection, NewFlow, NotInstalled, PackedNextHop, Seen,
+};
 use crate::frame::{Frame, Ingress};
 use crate::observer::{Event, Observer};
 use crate::rewrite::Endpoint;
@@ -75,12 +77,15 @@ pub(super) fn choose_part(parts: &[NextHop], hash: u64) -> PackedNextHop {
 }
 
 /// What a new flow does to its packets, and where they go.
-#[derive(Clone, Copy)]
-struct Plan {
+struct Plan<'a> {
+    /// The new source.
     source: Option<Endpoint>,
-    destination: Option<(Endpoint, MemberEntry)>,
+    /// The service it is to, and the member that becomes its destination.
+    service: Option<(&'a FipEntry, &'a MemberEntry)>,
     egress_vrf: VrfId,
     next_hop: PackedNextHop,
+    /// Where answers go.
+    way_back: PackedNextHop,
 }
 
 impl Worker {
@@ -95,49 +100,42 @@ impl Worker {
     ) -> Outcome {
         let Arrived { packet, arrival, key, hash } = arrived;
         observer.observe(Event::Resolving(key));
-        if !comes_from_where_it_should(context, frame.ingress, key) {
+        let Some(way_back) = way_back(context, frame.ingress, arrived) else {
             return Outcome::Drop(DropReason::SpoofedAddress);
-        }
+        };
         let mid_stream = tcp_flags(packet).is_some_and(|flags| !flags.is_opening());
-        let (plan, fip) = match locate(context.snapshot, arrival.vrf, key.destination) {
+        let plan = match locate(context.snapshot, arrival.vrf, key.destination) {
             Located::Service(_) if mid_stream => {
                 return answer::refuse(self, context, frame, packet, DropReason::NoFlow);
             }
-            Located::Service(fip) => match self.plan_service(context, fip, key, *hash) {
-                Ok(plan) => (plan, Some(fip)),
+            Located::Service(fip) => match self.plan_service(context, fip, arrived, way_back) {
+                Ok(plan) => plan,
                 Err(Refused::Tell(reason)) => return answer::refuse(self, context, frame, packet, reason),
                 Err(Refused::Silent(reason)) => return Outcome::Drop(reason),
             },
-            Located::Hop { vrf, next_hop } => (plan_plain(vrf, next_hop, *hash), None),
+            Located::Hop { vrf, next_hop } => plan_plain(vrf, next_hop, *hash, way_back),
             Located::Reject => return answer::refuse(self, context, frame, packet, DropReason::NoService),
             Located::Nowhere(reason @ DropReason::NoRoute) => {
                 return answer::no_route(self, context, frame, packet, reason);
             }
             Located::Nowhere(reason) => return Outcome::Drop(reason),
         };
-        if let Err(reason) = self.install(context, arrived, plan, fip) {
-            return Outcome::Drop(reason);
-        }
-        match self.shared.flows.find(key, *hash) {
-            Some(index) => {
-                let slot = self.shared.flows.slot(index);
-                self.send(context, frame, packet, slot, *hash, spare)
-            }
-            // Another worker forgot it in this very moment.
-            None => Outcome::Drop(DropReason::NoFlow),
+        match self.install(context, arrived, plan) {
+            Ok(index) => self.send(context, frame, packet, self.shared.flows.slot(index), *hash, spare),
+            Err(reason) => Outcome::Drop(reason),
         }
     }
 
-    fn plan_service(
+    fn plan_service<'a>(
         &self,
-        context: Context<'_>,
-        fip: &FipEntry,
-        key: &FlowKey,
-        hash: u64,
-    ) -> Result<Plan, Refused> {
+        context: Context<'a>,
+        fip: &'a FipEntry,
+        Arrived { key, hash, .. }: &Arrived,
+        way_back: PackedNextHop,
+    ) -> Result<Plan<'a>, Refused> {
         let listener =
             fip.listener(key.protocol, key.destination_port).ok_or(Refused::Tell(DropReason::NoService))?;
-        let Some(member) = listener.choose(self.shared.flows.hasher(), hash) else {
+        let Some(member) = listener.choose(*hash) else {
             return Err(match listener.no_members {
                 NoMembers::Reject => Refused::Tell(DropReason::NoMembers),
                 NoMembers::Drop => Refused::Silent(DropReason::NoMembers),
@@ -149,58 +147,31 @@ impl Worker {
             Located::Service(_) | Located::Reject => return Err(Refused::Tell(DropReason::NoMembers)),
             Located::Nowhere(reason) => return Err(Refused::Silent(reason)),
         };
-        let destination = Endpoint { address: member.address, port: member.port };
         Ok(Plan {
-            source: self.hairpin_source(context, vrf, key, member),
-            destination: Some((destination, *member)),
-            ..plan_plain(vrf, next_hop, hash)
+            source: hairpin_source(context, vrf, key, member),
+            service: Some((fip, member)),
+            ..plan_plain(vrf, next_hop, *hash, way_back)
         })
     }
 
-    /// A pod that reaches itself through a service must see another's address, or its answer would never come back
-    /// through the router: its gateway's.
-    fn hairpin_source(
-        &self,
-        context: Context<'_>,
-        vrf: VrfId,
-        key: &FlowKey,
-        member: &MemberEntry,
-    ) -> Option<Endpoint> {
-        if member.address != key.source {
-            return None;
-        }
-        let address = context.snapshot.vrf(vrf)?.gateway_for(key.source)?;
-        Some(Endpoint { address, port: key.source_port })
-    }
-
+    /// Installs the flow and its way back, from another port if it must be.
     fn install(
         &mut self,
         context: Context<'_>,
         arrived: &Arrived,
-        mut plan: Plan,
-        fip: Option<&FipEntry>,
-    ) -> Result<(), DropReason> {
-        let Arrived { packet, arrival, key, hash } = arrived;
-        let epoch = context.snapshot.epoch().0;
-        let seen = Seen::first(tcp_flags(packet));
-        let service = fip.map(|fip| fip.id).zip(plan.destination.map(|(_, member)| member.id));
-        // What comes from elsewhere counts against the interface it comes to, not against all others that it could.
-        let owner = arrival.vmi.or(match plan.next_hop {
-            PackedNextHop::Interface(vmi) => Some(vmi),
-            _ => None,
-        });
+        mut plan: Plan<'_>,
+    ) -> Result<FlowIndex, DropReason> {
         for attempt in 0..PORT_TRIES {
-            let (initiator, responder) = self.directions(context, key, &plan, service, seen);
-            let flows = &self.shared.flows;
-            match flows.install(&mut self.flows, &initiator, &responder, owner, epoch, context.now) {
-                Installed::New | Installed::Existing => return Ok(()),
-                Installed::Full => return Err(DropReason::FlowTableFull),
-                Installed::InterfaceLimit => return Err(DropReason::VmiFlowLimit),
-                Installed::UnrepliedLimit => return Err(DropReason::UnrepliedLimit),
-                Installed::ReverseTaken if self.evict_closed(&responder.key) => {}
-                Installed::ReverseTaken => {
-                    let address = plan.source.map_or(key.source, |source| source.address);
-                    plan.source = Some(Endpoint { address, port: self.other_port(*hash, attempt) });
+            let connection = connection(context, arrived, &plan);
+            match self.shared.flows.install(&mut self.flows, &connection, context.now) {
+                Ok(index) => return Ok(index),
+                Err(NotInstalled::Full) => return Err(DropReason::FlowTableFull),
+                Err(NotInstalled::InterfaceLimit) => return Err(DropReason::VmiFlowLimit),
+                Err(NotInstalled::UnrepliedLimit) => return Err(DropReason::UnrepliedLimit),
+                Err(NotInstalled::ReverseTaken) if self.evict_closed(&connection.responder.key) => {}
+                Err(NotInstalled::ReverseTaken) => {
+                    let address = plan.source.map_or(arrived.key.source, |source| source.address);
+                    plan.source = Some(Endpoint { address, port: self.other_port(arrived.hash, attempt) });
                 }
             }
         }
@@ -223,60 +194,60 @@ impl Worker {
         }
         closed
     }
+}
 
-    /// Both directions of a connection by this plan.
-    fn directions(
-        &self,
-        context: Context<'_>,
-        key: &FlowKey,
-        plan: &Plan,
-        service: Option<(vrouter_objects::FloatingIpId, vrouter_objects::MemberId)>,
-        seen: Seen,
-    ) -> (NewFlow, NewFlow) {
-        let new_source = plan.source.unwrap_or(Endpoint { address: key.source, port: key.source_port });
-        let old_destination = Endpoint { address: key.destination, port: key.destination_port };
-        let new_destination = plan.destination.map_or(old_destination, |(endpoint, _)| endpoint);
-        let actions = match (plan.source.is_some(), plan.destination.is_some()) {
-            (false, false) => Actions::NONE,
-            (false, true) => Actions::DESTINATION,
-            (true, false) => Actions::SOURCE,
-            (true, true) => Actions::BOTH,
-        };
-        let (new_source, new_destination) = symmetric_ids(key.protocol, new_source, new_destination);
-        let translated = if actions.has(Actions::DESTINATION) { new_destination } else { new_source };
-        let initiator = NewFlow {
-            key: *key,
-            actions,
-            translated: translated.address,
-            translated_port: translated.port,
-            egress_vrf: plan.egress_vrf,
-            next_hop: plan.next_hop,
-            service,
-            seen,
-        };
-        let back_actions = actions.reversed();
-        let old_source = Endpoint { address: key.source, port: key.source_port };
-        let back = if back_actions.has(Actions::DESTINATION) { old_source } else { old_destination };
-        let responder = NewFlow {
-            key: FlowKey {
-                vrf: plan.egress_vrf,
-                origin: key.origin,
-                source: new_destination.address,
-                destination: new_source.address,
-                source_port: new_destination.port,
-                destination_port: new_source.port,
-                protocol: key.protocol,
-            },
-            actions: back_actions,
-            translated: back.address,
-            translated_port: back.port,
-            egress_vrf: key.vrf,
-            next_hop: next_hop_to(context, key.vrf, key.source),
-            service,
-            seen: Seen::default(),
-        };
-        (initiator, responder)
-    }
+/// Both directions of a connection by this plan.
+#[inline(always)] // What it builds would be copied otherwise.
+fn connection(context: Context<'_>, arrived: &Arrived, plan: &Plan<'_>) -> NewConnection {
+    let Arrived { packet, arrival, key, hash } = arrived;
+    let old_source = Endpoint { address: key.source, port: key.source_port };
+    let old_destination = Endpoint { address: key.destination, port: key.destination_port };
+    let new_source = plan.source.unwrap_or(old_source);
+    let new_destination = plan.service.map_or(old_destination, |(_, member)| Endpoint { address: member.address, port: member.port });
+    let (new_source, new_destination) = symmetric_ids(key.protocol, new_source, new_destination);
+    let actions = match (plan.source.is_some(), plan.service.is_some()) {
+        (false, false) => Actions::NONE,
+        (false, true) => Actions::DESTINATION,
+        (true, false) => Actions::SOURCE,
+        (true, true) => Actions::BOTH,
+    };
+    let ahead = if actions.has(Actions::DESTINATION) { new_destination } else { new_source };
+    let back_actions = actions.reversed();
+    let back = if back_actions.has(Actions::DESTINATION) { old_source } else { old_destination };
+    let initiator = NewFlow {
+        key: *key,
+        actions,
+        translated: ahead.address,
+        translated_port: ahead.port,
+        egress_vrf: plan.egress_vrf,
+        next_hop: plan.next_hop,
+        service: plan.service.map(|(fip, member)| (fip.id, member.id)),
+        seen: Seen::first(tcp_flags(packet)),
+    };
+    let responder = NewFlow {
+        key: FlowKey {
+            vrf: plan.egress_vrf,
+            origin: key.origin,
+            source: new_destination.address,
+            destination: new_source.address,
+            source_port: new_destination.port,
+            destination_port: new_source.port,
+            protocol: key.protocol,
+        },
+        actions: back_actions,
+        translated: back.address,
+        translated_port: back.port,
+        egress_vrf: key.vrf,
+        next_hop: plan.way_back,
+        service: plan.service.map(|(fip, member)| (fip.id, member.id)),
+        seen: Seen::default(),
+    };
+    // What comes from elsewhere counts against the interface it comes to, not against all others that it could.
+    let owner = arrival.vmi.or(match plan.next_hop {
+        PackedNextHop::Interface(vmi) => Some(vmi),
+        _ => None,
+    });
+    NewConnection { initiator, hash: *hash, responder, owner, epoch: context.snapshot.epoch().0 }
 }
 
 /// Why a service did not take a packet.
@@ -287,9 +258,24 @@ enum Refused {
     Silent(DropReason),
 }
 
-fn plan_plain(vrf: VrfId, next_hop: &NextHop, hash: u64) -> Plan {
+fn plan_plain(vrf: VrfId, next_hop: &NextHop, hash: u64, way_back: PackedNextHop) -> Plan<'static> {
     let next_hop = packed_next_hop(next_hop, |parts| choose_part(parts, hash));
-    Plan { source: None, destination: None, egress_vrf: vrf, next_hop }
+    Plan { source: None, service: None, egress_vrf: vrf, next_hop, way_back }
+}
+
+/// A pod that reaches itself through a service must see another's address, or its answer would never come back through
+/// the router: its gateway's.
+fn hairpin_source(
+    context: Context<'_>,
+    vrf: VrfId,
+    key: &FlowKey,
+    member: &MemberEntry,
+) -> Option<Endpoint> {
+    if member.address != key.source {
+        return None;
+    }
+    let address = context.snapshot.vrf(vrf)?.gateway_for(key.source)?;
+    Some(Endpoint { address, port: key.source_port })
 }
 
 /// ICMP has one identifier where others have two ports.
@@ -300,21 +286,21 @@ fn symmetric_ids(protocol: IpProtocol, source: Endpoint, destination: Endpoint) 
     }
 }
 
-/// Whether a packet out of a tunnel comes from the node that its source's route leads to. A local one's source was
-/// checked with its interface.
-fn comes_from_where_it_should(context: Context<'_>, ingress: Ingress, key: &FlowKey) -> bool {
-    let Ingress::Tunnel { source, .. } = ingress else { return true };
-    let Some(router) = context.snapshot.router_at(source.into()) else { return false };
-    let Located::Hop { next_hop, .. } = locate(context.snapshot, key.vrf, key.source) else { return false };
-    match next_hop {
-        NextHop::Composite(parts) => parts.contains(&NextHop::Tunnel(router)),
-        next_hop => *next_hop == NextHop::Tunnel(router),
+/// Where a packet's sender is: at the interface it came from, which bears the address, or behind the node it came from, if
+/// the address's route leads there. `None`: it is somebody else's.
+fn way_back(context: Context<'_>, ingress: Ingress, arrived: &Arrived) -> Option<PackedNextHop> {
+    if let Some(vmi) = arrived.arrival.vmi {
+        return Some(PackedNextHop::Interface(vmi));
     }
-}
-
-fn next_hop_to(context: Context<'_>, vrf: VrfId, address: Address) -> PackedNextHop {
-    match locate(context.snapshot, vrf, address) {
-        Located::Hop { next_hop, .. } => packed_next_hop(next_hop, |parts| choose_part(parts, 0)),
-        _ => PackedNextHop::Unreachable,
-    }
+    let Ingress::Tunnel { source, .. } = ingress else { return None };
+    let router = context.snapshot.router_at(source.into())?;
+    let Located::Hop { next_hop, .. } = locate(context.snapshot, arrived.key.vrf, arrived.key.source) else {
+        return None;
+    };
+    let tunnel = NextHop::Tunnel(router);
+    let leads_there = match next_hop {
+        NextHop::Composite(parts) => parts.contains(&tunnel),
+        next_hop => *next_hop == tunnel,
+    };
+    leads_there.then_some(PackedNextHop::Tunnel(router))
 }

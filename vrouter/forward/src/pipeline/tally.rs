@@ -2,7 +2,7 @@
 //! to one, so its counters are written once.
 
 use crate::counters::WorkerCounters;
-use crate::frame::{Egress, Frame, Ingress, PortId};
+use crate::frame::{Ingress, PortId};
 
 /// What a burst adds to its worker's counters.
 #[derive(Debug, Default)]
@@ -10,72 +10,63 @@ pub(super) struct Tally {
     received: u64,
     super_frames: u64,
     forwarded: u64,
-    from: Run,
-    to: Run,
+    received_from: Vec<PortRun>,
+    sent_to: Vec<PortRun>,
 }
 
 /// Frames that follow each other at one port.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+pub(super) struct PortRun {
     port: PortId,
     frames: u64,
     bytes: u64,
 }
 
 impl Tally {
-    /// Notes a frame that came in.
-    #[inline(always)]
-    pub(super) fn received(&mut self, counters: &WorkerCounters, frame: &Frame) {
-        self.received += 1;
-        self.super_frames += u64::from(frame.offload.segmentation.is_some());
-        if let Ingress::Port(port) = frame.ingress
-            && let Some(over) = self.from.go_on(port, frame.len())
-        {
-            over.write(|run| counters.rx(run.port, run.frames, run.bytes));
+    /// Notes frames of one ingress that came in, so many of them super-frames.
+    pub(super) fn received(&mut self, ingress: Ingress, frames: u64, super_frames: u64, bytes: u64) {
+        self.received += frames;
+        self.super_frames += super_frames;
+        if let Ingress::Port(port) = ingress {
+            self.received_from.push(PortRun { port, frames, bytes });
         }
     }
 
-    /// Notes a frame that leaves.
+    /// Notes frames that leave by one port.
+    pub(super) fn sent(&mut self, run: PortRun) {
+        self.forwarded += run.frames;
+        self.sent_to.push(run);
+    }
+
+    /// Notes a frame that leaves by a tunnel.
     #[inline(always)]
-    pub(super) fn forwarded(&mut self, counters: &WorkerCounters, frame: &Frame, egress: Egress) {
+    pub(super) fn tunnelled(&mut self) {
         self.forwarded += 1;
-        if let Egress::Port(port) = egress
-            && let Some(over) = self.to.go_on(port, frame.len())
-        {
-            over.write(|run| counters.tx(run.port, run.frames, run.bytes));
-        }
     }
 
-    /// Writes all that is not written yet. The burst is over.
-    pub(super) fn settle(self, counters: &WorkerCounters) {
-        counters.received.add(self.received);
-        counters.super_frames_received.add(self.super_frames);
-        counters.forwarded.add(self.forwarded);
-        self.from.write(|run| counters.rx(run.port, run.frames, run.bytes));
-        self.to.write(|run| counters.tx(run.port, run.frames, run.bytes));
+    /// Writes all of it. The tally is at nothing again.
+    pub(super) fn settle(&mut self, counters: &WorkerCounters) {
+        counters.received.add(std::mem::take(&mut self.received));
+        counters.super_frames_received.add(std::mem::take(&mut self.super_frames));
+        counters.forwarded.add(std::mem::take(&mut self.forwarded));
+        self.received_from.drain(..).for_each(|run| counters.rx(run.port, run.frames, run.bytes));
+        self.sent_to.drain(..).for_each(|run| counters.tx(run.port, run.frames, run.bytes));
     }
 }
 
-impl Default for Run {
-    fn default() -> Self {
-        Self { port: PortId(0), frames: 0, bytes: 0 }
-    }
-}
-
-impl Run {
-    /// One frame more, at this port. Returns the run that thereby is over.
+impl PortRun {
+    /// One frame more, at this port; returns the run that is over, if it is another port than before.
     #[inline(always)]
-    fn go_on(&mut self, port: PortId, bytes: usize) -> Option<Self> {
+    pub(super) fn go_on(&mut self, port: PortId, bytes: u32) -> Option<Self> {
         let over = (self.port != port).then(|| std::mem::replace(self, Self { port, ..Self::default() }));
         self.frames += 1;
-        self.bytes += bytes as u64;
+        self.bytes += u64::from(bytes);
         over
     }
+}
 
-    #[inline]
-    fn write(self, write: impl FnOnce(Self)) {
-        if self.frames > 0 {
-            write(self);
-        }
+impl Default for PortRun {
+    fn default() -> Self {
+        Self { port: PortId(0), frames: 0, bytes: 0 }
     }
 }

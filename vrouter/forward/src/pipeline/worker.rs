@@ -6,15 +6,16 @@ use vrouter_objects::DropReason;
 
 use super::classify::{Staged, stage};
 use super::drops::DropSample;
-use super::fast_path::{LastTunnel, Lead};
+use super::fast_path::{Lead, Leads, Left, forward_established};
 use super::fragments::Fragments;
 use super::limiter::Limiters;
-use super::tally::Tally;
+use super::tally::{PortRun, Tally};
 use super::{Burst, Context, DroppedPacket, Outcome, Shared, arp};
 use crate::counters::WorkerCounters;
 use crate::flow::{WorkerFlows, tenths};
 use crate::frame::{CountedAs, Egress, Frame, Ingress, PortId, Time};
 use crate::observer::{Event, Observer};
+use crate::parse::{PlainIp, PlainV4, PlainV6, PlainVersion};
 use crate::tables::Snapshot;
 
 /// One of a node's workers. Workers share the flow table and the snapshot and nothing that changes per packet.
@@ -28,7 +29,8 @@ pub struct Worker {
     /// Frames the router made, or released, in this burst.
     pub(super) made: Vec<Frame>,
     drops: DropSample,
-    leads: Vec<Option<Lead>>,
+    leads: Leads,
+    tally: Tally,
 }
 
 impl Worker {
@@ -47,7 +49,8 @@ impl Worker {
             answers,
             made: Vec::new(),
             drops: DropSample::new(),
-            leads: Vec::new(),
+            leads: Leads::default(),
+            tally: Tally::default(),
         }
     }
 
@@ -77,48 +80,58 @@ impl Worker {
         observer: &mut O,
     ) {
         let context = Context { now, tenths: tenths(now), snapshot };
-        let mut tally = Tally::default();
+        burst.frames.iter().for_each(|frame| observer.observe(Event::Received(frame)));
         let mut leads = std::mem::take(&mut self.leads);
-        self.look_ahead(context, &burst.frames, &mut leads, &mut tally, observer);
+        leads.follow(context, &self.shared.flows, &burst.frames, &mut self.tally);
         let Burst { frames, spare } = burst;
-        for (frame, lead) in frames.iter_mut().zip(&leads) {
-            let short = lead.as_ref().and_then(|lead| self.forward_established(context, frame, lead));
-            match short {
-                Some(egress) => {
-                    observer.observe(Event::Forwarded(frame, egress));
-                    tally.forwarded(self.counters(), frame, egress);
-                    frame.egress = Some(egress);
-                }
-                None => self.take_long_way(context, frame, spare, observer),
+        let mut frames = &mut frames[..];
+        for (run, leads) in leads.runs() {
+            let (those, rest) = std::mem::take(&mut frames).split_at_mut(run.len);
+            match run.version {
+                Some(PlainVersion::V4) => self.forward::<PlainV4, O>(context, those, leads, spare, observer),
+                Some(PlainVersion::V6) => self.forward::<PlainV6, O>(context, those, leads, spare, observer),
+                None => those.iter_mut().for_each(|frame| self.take_long_way(context, frame, spare, observer)),
             }
+            frames = rest;
         }
-        leads.clear();
         self.leads = leads;
-        tally.settle(self.counters());
+        self.tally.settle(&self.shared.counters[self.id]);
         for frame in self.made.iter().filter(|frame| frame.counted_as == CountedAs::Made) {
             observer.observe(Event::Made(frame));
         }
         burst.frames.append(&mut self.made);
     }
 
-    /// Reads the headers of the whole burst, then finds its flows, so that the flow table's cache lines are on their way
-    /// when they are needed.
-    #[inline(always)]
-    fn look_ahead<O: Observer>(
-        &self,
+    /// Forwards plain packets of one version, the short way where it is open to them.
+    #[inline(never)]
+    fn forward<Ip: PlainIp, O: Observer>(
+        &mut self,
         context: Context<'_>,
-        frames: &[Frame],
-        leads: &mut Vec<Option<Lead>>,
-        tally: &mut Tally,
+        frames: &mut [Frame],
+        leads: &[Lead],
+        spare: &mut Vec<Frame>,
         observer: &mut O,
     ) {
-        let mut last_tunnel = LastTunnel::default();
-        leads.extend(frames.iter().map(|frame| {
-            tally.received(self.counters(), frame);
-            observer.observe(Event::Received(frame));
-            self.lead(context, frame, &mut last_tunnel)
-        }));
-        leads.iter_mut().flatten().for_each(|lead| self.approach(lead));
+        let mut leads = leads.iter();
+        let mut sent = PortRun::default();
+        for frame in frames {
+            match leads.next().and_then(|lead| forward_established::<Ip>(context, frame, lead)) {
+                Some(Left::ByPort(port, bytes)) => {
+                    if let Some(over) = sent.go_on(port, bytes) {
+                        self.tally.sent(over);
+                    }
+                }
+                Some(Left::ByTunnel) => self.tally.tunnelled(),
+                None => {
+                    self.take_long_way(context, frame, spare, observer);
+                    continue;
+                }
+            }
+            if let Some(egress) = frame.egress {
+                observer.observe(Event::Forwarded(frame, egress));
+            }
+        }
+        self.tally.sent(sent);
     }
 
     /// Takes a frame through every stage.

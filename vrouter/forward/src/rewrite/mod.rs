@@ -2,7 +2,7 @@
 
 mod plain;
 
-pub(crate) use plain::{PlainRewrite, Side};
+pub(crate) use plain::{Side, can_rewrite_plain, take_plain_hop, translate_plain};
 
 use vrouter_objects::{DropReason, IpProtocol};
 

@@ -8,47 +8,71 @@ use vrouter_objects::{IpNet, NextHop};
 use super::sharded::Sharded;
 use crate::address::{Address, Family};
 
+/// An address and how many of its bits count.
+type Prefix = (Address, u8);
+
 /// The routes of one VRF.
 #[derive(Debug, Clone)]
 pub(super) struct RouteTable {
-    routes: Sharded<(Address, u8), NextHop>,
+    routes: Sharded<Prefix, NextHop>,
     v4: Lengths,
     v6: Lengths,
 }
 
-/// The prefix lengths in use by one family, longest first, with how many routes have each.
+/// The prefix lengths in use by one family, longest first.
 #[derive(Debug, Clone, Default)]
-struct Lengths(Vec<(u8, u32)>);
+struct Lengths(Vec<Length>);
+
+/// A prefix length in 128 bits.
+#[derive(Debug, Clone, Copy)]
+struct Length {
+    length: u8,
+    /// The bits that a prefix of this length has.
+    mask: u128,
+    /// How many routes have it.
+    routes: u32,
+}
+
+impl Length {
+    fn new(length: u8) -> Self {
+        let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+        Self { length, mask, routes: 0 }
+    }
+
+    /// The prefix of this length that an address lies in.
+    #[inline]
+    fn prefix_of(&self, address: Address) -> Prefix {
+        (Address::from_bits(address.bits() & self.mask), self.length)
+    }
+}
 
 impl Lengths {
+    fn position(&self, length: u8) -> Result<usize, usize> {
+        self.0.binary_search_by(|other| length.cmp(&other.length))
+    }
+
     fn add(&mut self, length: u8) {
-        match self.0.binary_search_by(|(other, _)| length.cmp(other)) {
-            Ok(position) => self.0[position].1 += 1,
-            Err(position) => self.0.insert(position, (length, 1)),
-        }
+        let position = self.position(length).unwrap_or_else(|position| {
+            self.0.insert(position, Length::new(length));
+            position
+        });
+        self.0[position].routes += 1;
     }
 
     fn remove(&mut self, length: u8) {
-        if let Ok(position) = self.0.binary_search_by(|(other, _)| length.cmp(other)) {
-            self.0[position].1 -= 1;
-            if self.0[position].1 == 0 {
+        if let Ok(position) = self.position(length) {
+            self.0[position].routes -= 1;
+            if self.0[position].routes == 0 {
                 self.0.remove(position);
             }
         }
     }
 }
 
-/// The first `length` of 128 bits.
-#[inline]
-fn masked(address: Address, length: u8) -> Address {
-    let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
-    Address::from_bits(address.bits() & mask)
-}
-
 /// A prefix in 128 bits: an IPv4 prefix's length grows by 96.
-fn widened(prefix: IpNet) -> (Address, u8) {
+fn widened(prefix: IpNet) -> Prefix {
     let length = prefix.prefix_len() + if prefix.addr().is_ipv4() { 96 } else { 0 };
-    (masked(prefix.addr().into(), length), length)
+    Length::new(length).prefix_of(prefix.addr().into())
 }
 
 impl RouteTable {
@@ -69,14 +93,14 @@ impl RouteTable {
 
     pub(super) fn remove(&mut self, prefix: IpNet) {
         let key = widened(prefix);
-        if self.routes.remove(&key).is_some() {
+        if self.routes.remove(key).is_some() {
             self.lengths_mut(prefix).remove(key.1);
         }
     }
 
     /// The next hop of exactly this prefix.
     pub(super) fn exact(&self, prefix: IpNet) -> Option<&NextHop> {
-        self.routes.get(&widened(prefix))
+        self.routes.get(widened(prefix))
     }
 
     /// The next hop of the longest prefix that holds the address.
@@ -86,7 +110,7 @@ impl RouteTable {
             Family::V4 => &self.v4,
             Family::V6 => &self.v6,
         };
-        lengths.0.iter().find_map(|(length, _)| self.routes.get(&(masked(address, *length), *length)))
+        lengths.0.iter().find_map(|length| self.routes.get(length.prefix_of(address)))
     }
 }
 

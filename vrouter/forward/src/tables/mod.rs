@@ -4,6 +4,7 @@ mod error;
 mod fip;
 mod lpm;
 mod sharded;
+mod shared_map;
 mod snapshot;
 mod validate;
 
@@ -51,6 +52,7 @@ pub struct Tables {
     interfaces: BTreeMap<VmiId, (Vmi, PortId)>,
     local_routes: BTreeMap<RouteKey, VmiId>,
     working: Snapshot,
+    published: Published,
 }
 
 impl Tables {
@@ -63,6 +65,7 @@ impl Tables {
             interfaces: BTreeMap::new(),
             local_routes: BTreeMap::new(),
             working: Snapshot::empty(last),
+            published: Published::default(),
         }
     }
 
@@ -143,7 +146,7 @@ impl Tables {
     /// # Panics
     /// If the epoch does not grow.
     pub fn publish(&mut self, epoch: Epoch) -> Arc<Snapshot> {
-        self.working.publish(epoch)
+        self.published.add(self.working.publish(epoch))
     }
 
     /// Everything the controller pushed and that is held.
@@ -294,6 +297,20 @@ impl Tables {
         };
         let next_hop = self.local_routes.get(&key).map(|vmi| NextHop::Interface(*vmi)).or_else(pushed);
         self.working.set_route(key, next_hop);
+    }
+}
+
+/// The snapshots that somebody may still use. Whoever lets go of one last frees what it alone has, so that is left to
+/// the agent, not to a worker in the middle of a burst.
+#[derive(Debug, Default)]
+struct Published(Vec<Arc<Snapshot>>);
+
+impl Published {
+    /// Keeps a new one and frees those before it that nobody uses any more.
+    fn add(&mut self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
+        self.0.retain(|held| Arc::strong_count(held) > 1);
+        self.0.push(Arc::clone(&snapshot));
+        snapshot
     }
 }
 

@@ -1,9 +1,7 @@
 //! The immutable tables that workers read. A snapshot shares with the one before it all that did not change.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use foldhash::quality::FixedState;
 use vrouter_objects::{
     FloatingIp, FloatingIpId, MacAddress, NextHop, RouteKey, RouterId, RoutingInstance, Subnet,
     VirtualRouter, Vmi, VmiId, Vni, VrfId,
@@ -12,6 +10,7 @@ use vrouter_objects::{
 use super::fip::FipEntry;
 use super::lpm::RouteTable;
 use super::sharded::Sharded;
+use super::shared_map::SharedMap;
 use crate::address::Address;
 use crate::frame::PortId;
 
@@ -23,24 +22,22 @@ pub struct Epoch(pub u32);
 /// What is left of an Ethernet's 1500 bytes by an IPv4 underlay.
 const DEFAULT_TUNNEL_MTU: u16 = 1450;
 
-type Map<K, V> = HashMap<K, V, FixedState>;
-
 /// Everything a packet is forwarded by, at one time.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     epoch: Epoch,
     tunnel_mtu: u16,
-    own: Option<Arc<RouterEntry>>,
-    routers: Arc<Map<RouterId, Arc<RouterEntry>>>,
-    vteps: Arc<Map<Address, RouterId>>,
-    vrfs: Arc<Map<VrfId, Arc<Vrf>>>,
-    vnis: Arc<Map<Vni, VrfId>>,
-    ports: Arc<Vec<Option<Arc<PortEntry>>>>,
-    port_of: Arc<Map<VmiId, PortId>>,
+    own: Option<RouterEntry>,
+    routers: SharedMap<RouterId, RouterEntry>,
+    vteps: SharedMap<Address, RouterId>,
+    vrfs: SharedMap<VrfId, Arc<Vrf>>,
+    vnis: SharedMap<Vni, VrfId>,
+    ports: Arc<[Option<Arc<PortEntry>>]>,
+    port_of: SharedMap<VmiId, Arc<PortEntry>>,
 }
 
 /// A node.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct RouterEntry {
     pub(crate) id: RouterId,
     pub(crate) address: std::net::IpAddr,
@@ -62,7 +59,9 @@ pub(crate) struct PortEntry {
 #[derive(Debug, Clone)]
 pub(crate) struct Vrf {
     pub(crate) vni: Vni,
-    pub(crate) subnets: Box<[Subnet]>,
+    subnets: Box<[Subnet]>,
+    /// The subnets' gateways, in their order.
+    gateways: Box<[Address]>,
     routes: RouteTable,
     floating_ips: Sharded<Address, Arc<FipEntry>>,
 }
@@ -81,10 +80,29 @@ impl PortEntry {
 }
 
 impl Vrf {
+    /// Without routes and floating IPs.
+    fn new(instance: &RoutingInstance) -> Self {
+        let mut vrf = Self {
+            vni: instance.vni,
+            subnets: Box::default(),
+            gateways: Box::default(),
+            routes: RouteTable::new(),
+            floating_ips: Sharded::new(),
+        };
+        vrf.describe(instance);
+        vrf
+    }
+
+    fn describe(&mut self, instance: &RoutingInstance) {
+        self.vni = instance.vni;
+        self.subnets = instance.subnets.as_slice().into();
+        self.gateways = instance.subnets.iter().map(|subnet| subnet.gateway.into()).collect();
+    }
+
     /// The floating IP at this address.
     #[inline]
     pub(crate) fn floating_ip(&self, address: Address) -> Option<&FipEntry> {
-        self.floating_ips.get(&address).map(Arc::as_ref)
+        self.floating_ips.get(address).map(Arc::as_ref)
     }
 
     /// The next hop of the longest matching route.
@@ -94,17 +112,17 @@ impl Vrf {
     }
 
     /// Whether the address is a gateway of this network.
+    #[inline]
     pub(crate) fn is_gateway(&self, address: Address) -> bool {
-        self.subnets.iter().any(|subnet| Address::from(subnet.gateway) == address)
+        self.gateways.contains(&address)
     }
 
     /// The gateway a host with this address has.
     pub(crate) fn gateway_for(&self, address: Address) -> Option<Address> {
-        let family = address.family();
-        let mut gateways = self.subnets.iter().map(|subnet| (subnet, Address::from(subnet.gateway)));
-        let own =
-            gateways.clone().find(|(subnet, _)| subnet.prefix.contains(&std::net::IpAddr::from(address)));
-        own.or_else(|| gateways.find(|(_, gateway)| gateway.family() == family)).map(|(_, gateway)| gateway)
+        let ip = std::net::IpAddr::from(address);
+        let own = self.subnets.iter().position(|subnet| subnet.prefix.contains(&ip));
+        let any = || self.gateways.iter().position(|gateway| gateway.family() == address.family());
+        own.or_else(any).map(|number| self.gateways[number])
     }
 }
 
@@ -114,12 +132,12 @@ impl Snapshot {
             epoch,
             tunnel_mtu: DEFAULT_TUNNEL_MTU,
             own: None,
-            routers: Arc::default(),
-            vteps: Arc::default(),
-            vrfs: Arc::default(),
-            vnis: Arc::default(),
+            routers: SharedMap::default(),
+            vteps: SharedMap::default(),
+            vrfs: SharedMap::default(),
+            vnis: SharedMap::default(),
             ports: Arc::default(),
-            port_of: Arc::default(),
+            port_of: SharedMap::default(),
         }
     }
 
@@ -139,25 +157,29 @@ impl Snapshot {
     }
 
     /// This node itself.
+    #[inline]
     pub(crate) fn own(&self) -> Option<&RouterEntry> {
-        self.own.as_deref()
+        self.own.as_ref()
     }
 
+    #[inline]
     pub(crate) fn router(&self, id: RouterId) -> Option<&RouterEntry> {
-        self.routers.get(&id).map(Arc::as_ref)
+        self.routers.get(id)
     }
 
+    #[inline]
     pub(crate) fn router_at(&self, address: Address) -> Option<RouterId> {
-        self.vteps.get(&address).copied()
+        self.vteps.get(address).copied()
     }
 
     #[inline]
     pub(crate) fn vrf(&self, id: VrfId) -> Option<&Vrf> {
-        self.vrfs.get(&id).map(Arc::as_ref)
+        self.vrfs.get(id).map(Arc::as_ref)
     }
 
+    #[inline]
     pub(crate) fn vrf_of_vni(&self, vni: Vni) -> Option<VrfId> {
-        self.vnis.get(&vni).copied()
+        self.vnis.get(vni).copied()
     }
 
     #[inline]
@@ -167,7 +189,7 @@ impl Snapshot {
 
     #[inline]
     pub(crate) fn port_of(&self, vmi: VmiId) -> Option<&PortEntry> {
-        self.port(*self.port_of.get(&vmi)?)
+        self.port_of.get(vmi).map(Arc::as_ref)
     }
 
     pub(super) fn fip_at(&self, vrf: VrfId, address: Address) -> Option<FloatingIpId> {
@@ -186,51 +208,46 @@ impl Snapshot {
     }
 
     pub(super) fn put_router(&mut self, router: &VirtualRouter, is_own: bool) {
-        let entry = Arc::new(RouterEntry { id: router.id, address: router.address, mac: router.mac });
+        let entry = RouterEntry { id: router.id, address: router.address, mac: router.mac };
         if is_own {
-            self.own = Some(Arc::clone(&entry));
+            self.own = Some(entry);
         }
-        Arc::make_mut(&mut self.vteps).insert(router.address.into(), router.id);
-        Arc::make_mut(&mut self.routers).insert(router.id, entry);
+        self.vteps.insert(router.address.into(), router.id);
+        self.routers.insert(router.id, entry);
     }
 
     pub(super) fn remove_router(&mut self, router: &VirtualRouter) {
-        Arc::make_mut(&mut self.routers).remove(&router.id);
-        Arc::make_mut(&mut self.vteps).remove(&Address::from(router.address));
-        if self.own.as_ref().is_some_and(|own| own.id == router.id) {
-            self.own = None;
-        }
+        self.routers.remove(router.id);
+        self.vteps.remove(router.address.into());
+        self.own.take_if(|own| own.id == router.id);
     }
 
     pub(super) fn put_vrf(&mut self, instance: &RoutingInstance) {
-        let (vni, subnets) = (instance.vni, instance.subnets.as_slice().into());
         self.release_vni(instance.id);
-        Arc::make_mut(&mut self.vnis).insert(vni, instance.id);
-        match Arc::make_mut(&mut self.vrfs).get_mut(&instance.id) {
-            Some(vrf) => {
-                let vrf = Arc::make_mut(vrf);
-                (vrf.vni, vrf.subnets) = (vni, subnets);
-            }
-            None => {
-                let vrf = Vrf { vni, subnets, routes: RouteTable::new(), floating_ips: Sharded::new() };
-                Arc::make_mut(&mut self.vrfs).insert(instance.id, Arc::new(vrf));
-            }
+        self.vnis.insert(instance.vni, instance.id);
+        match self.vrf_mut(instance.id) {
+            Some(vrf) => vrf.describe(instance),
+            None => drop(self.vrfs.insert(instance.id, Arc::new(Vrf::new(instance)))),
         }
     }
 
     /// Leaves a network without its VNI until it is put again.
     pub(super) fn release_vni(&mut self, id: VrfId) {
-        Arc::make_mut(&mut self.vnis).retain(|_, vrf| *vrf != id);
+        let Some(vni) = self.vrf(id).map(|vrf| vrf.vni) else { return };
+        // Another may have taken it over since.
+        if self.vrf_of_vni(vni) == Some(id) {
+            self.vnis.remove(vni);
+        }
     }
 
     /// Takes a network out, with its routes and floating IPs.
     pub(super) fn remove_vrf(&mut self, id: VrfId) {
-        Arc::make_mut(&mut self.vrfs).remove(&id);
         self.release_vni(id);
+        self.vrfs.remove(id);
     }
 
     fn vrf_mut(&mut self, id: VrfId) -> Option<&mut Vrf> {
-        Arc::make_mut(&mut self.vrfs).get_mut(&id).map(Arc::make_mut)
+        self.vrfs.get_mut(id).map(Arc::make_mut)
     }
 
     pub(super) fn put_fip(&mut self, fip: &FloatingIp) {
@@ -242,7 +259,7 @@ impl Snapshot {
 
     pub(super) fn remove_fip(&mut self, vrf: VrfId, address: Address) {
         if let Some(vrf) = self.vrf_mut(vrf) {
-            vrf.floating_ips.remove(&address);
+            vrf.floating_ips.remove(address);
         }
     }
 
@@ -257,17 +274,17 @@ impl Snapshot {
 
     pub(super) fn set_port(&mut self, port: PortId, entry: Option<Arc<PortEntry>>) {
         let row = usize::from(port.0);
-        let ports = Arc::make_mut(&mut self.ports);
-        if ports.len() <= row {
-            ports.resize(row + 1, None);
+        if self.ports.len() <= row {
+            let free = (self.ports.len()..=row).map(|_| None);
+            self.ports = self.ports.iter().cloned().chain(free).collect();
         }
-        let port_of = Arc::make_mut(&mut self.port_of);
-        if let Some(old) = &ports[row] {
-            port_of.remove(&old.vmi);
+        let held = &mut Arc::make_mut(&mut self.ports)[row];
+        if let Some(old) = held.take() {
+            self.port_of.remove(old.vmi);
         }
         if let Some(new) = &entry {
-            port_of.insert(new.vmi, port);
+            self.port_of.insert(new.vmi, Arc::clone(new));
         }
-        ports[row] = entry;
+        *held = entry;
     }
 }

@@ -225,6 +225,18 @@ fn a_network_that_comes_back_has_all_it_had() {
 }
 
 #[test]
+fn a_worker_is_never_the_last_to_let_go_of_a_snapshot() {
+    let (mut tables, epoch) = tables();
+    let [first, second] = [tables.publish(Epoch(epoch)), tables.publish(Epoch(epoch + 1))];
+    let [first_is, second_is] = [&first, &second].map(Arc::downgrade);
+    drop(first);
+    assert!(first_is.upgrade().is_some(), "letting go of it frees nothing");
+    let _third = tables.publish(Epoch(epoch + 2));
+    assert!(first_is.upgrade().is_none(), "the agent freed it");
+    assert!(second_is.upgrade().is_some(), "this one is in use");
+}
+
+#[test]
 fn what_is_unique_may_change_hands_within_one_version() {
     let swaps = [
         ([router(1, "192.0.2.1"), router(2, "192.0.2.2")], [router(1, "192.0.2.2"), router(2, "192.0.2.1")]),
