@@ -20,6 +20,9 @@ pub enum Family {
 const V4_MAPPED: u128 = 0xffff << 32;
 
 impl Address {
+    /// 0.0.0.0.
+    pub const V4_UNSPECIFIED: Self = Self(V4_MAPPED);
+
     /// The IPv4 address with these octets.
     pub fn v4(octets: [u8; 4]) -> Self {
         Self(V4_MAPPED | u128::from(u32::from_be_bytes(octets)))
@@ -55,27 +58,22 @@ impl Address {
         self.0.to_be_bytes()
     }
 
-    /// Whether a unicast packet may bear it as its destination.
-    pub fn is_unicast(self) -> bool {
-        match IpAddr::from(self) {
-            IpAddr::V4(address) => {
-                !(address.is_unspecified()
-                    || address.is_loopback()
-                    || address.is_multicast()
-                    || address.octets()[0] == 0
-                    || address.octets()[0] >= 240)
-            }
-            IpAddr::V6(address) => {
-                !(address.is_unspecified() || address.is_loopback() || address.is_multicast())
-            }
+    /// Whether a unicast packet may bear it as its destination: for IPv4 neither "this network", nor loopback, nor
+    /// multicast or above; for IPv6 neither unspecified, nor loopback, nor multicast.
+    #[inline]
+    pub const fn is_unicast(self) -> bool {
+        match self.family() {
+            Family::V4 => !matches!((self.0 >> 24) as u8, 0 | 127 | 224..),
+            Family::V6 => self.0 > 1 && (self.0 >> 120) as u8 != 0xff,
         }
     }
 
     /// Whether it is a multicast address, or IPv4's limited broadcast.
-    pub fn is_multicast(self) -> bool {
-        match IpAddr::from(self) {
-            IpAddr::V4(address) => address.is_multicast() || address.is_broadcast(),
-            IpAddr::V6(address) => address.is_multicast(),
+    #[inline]
+    pub const fn is_multicast(self) -> bool {
+        match self.family() {
+            Family::V4 => matches!((self.0 >> 24) as u8, 224..=239) || self.0 as u32 == u32::MAX,
+            Family::V6 => (self.0 >> 120) as u8 == 0xff,
         }
     }
 }

@@ -8,37 +8,17 @@ use vrouter_arch::checksum::{add, sum};
 pub(crate) struct Delta(u64);
 
 impl Delta {
-    /// What taking one hop off a TTL does to the 16-bit word it stands in.
-    pub(crate) const HOP: Self = Self(0xffff - 0x0100);
-
     /// One 16-bit word becomes another.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn word(self, old: u16, new: u16) -> Self {
         Self(self.0 + u64::from(!old) + u64::from(new))
     }
 
     /// Two words that follow each other become others. That they are added as one number makes no difference once
     /// carries have come round (RFC 1071 section 2).
-    #[inline(always)]
+    #[inline]
     pub(crate) fn double(self, old: u32, new: u32) -> Self {
         Self(self.0 + u64::from(!old) + u64::from(new))
-    }
-
-    /// The change as one number.
-    pub(crate) fn folded(self) -> u16 {
-        fold(self.0)
-    }
-
-    /// What was [`Delta::folded`].
-    #[inline(always)]
-    pub(crate) fn unfolded(delta: u16) -> Self {
-        Self(delta.into())
-    }
-
-    /// Both changes.
-    #[inline(always)]
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self(self.0 + other.0)
     }
 
     /// Bytes become others, of the same even length, at an even offset of what is summed.
@@ -51,20 +31,62 @@ impl Delta {
     }
 
     /// The checksum (complemented, as it stands in a header) after the change.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn apply(self, checksum: u16) -> u16 {
         !self.apply_to_sum(!checksum)
     }
 
     /// A plain sum, such as the pseudo-header's seed of a partial checksum, after the change.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn apply_to_sum(self, sum: u16) -> u16 {
         fold(self.0 + u64::from(sum))
     }
 }
 
+/// A [`Delta`] that is known beforehand, ready to be applied to fields as they stand in packets: the order of their bytes
+/// makes no difference to the sum (RFC 1071 section 2).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Adjustment(u16);
+
+impl Adjustment {
+    /// What taking one hop off a TTL does to the word it stands in.
+    pub(crate) const HOP: Self = Self(u16::to_be(0xffff - 0x0100));
+
+    /// The adjustment that [`Adjustment::bits`] were of.
+    #[inline(always)]
+    pub(crate) const fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    /// To be kept.
+    pub(crate) const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// The checksum after the change. Adding to its complement is taking away from it, and the borrow comes round like a
+    /// carry.
+    #[inline(always)]
+    pub(crate) fn apply(self, checksum: [u8; 2]) -> [u8; 2] {
+        let (difference, borrow) = u16::from_ne_bytes(checksum).overflowing_sub(self.0);
+        (difference - u16::from(borrow)).to_ne_bytes()
+    }
+
+    /// A plain sum after the change.
+    #[inline(always)]
+    pub(crate) fn apply_to_sum(self, sum: [u8; 2]) -> [u8; 2] {
+        let (total, carry) = u16::from_ne_bytes(sum).overflowing_add(self.0);
+        (total + u16::from(carry)).to_ne_bytes()
+    }
+}
+
+impl From<Delta> for Adjustment {
+    fn from(delta: Delta) -> Self {
+        Self(fold(delta.0).to_be())
+    }
+}
+
 /// Lets the carries come round.
-#[inline(always)]
+#[inline]
 fn fold(sum: u64) -> u16 {
     let (double, carry) = (sum as u32).overflowing_add((sum >> 32) as u32);
     // No carry comes twice: what overflowed left less than the largest number behind.
@@ -139,6 +161,15 @@ mod tests {
             let same = |checksum: u16| if checksum == 0xffff { 0 } else { checksum };
             prop_assert_eq!(same(delta.apply(before)), same(header_checksum(&data)));
             prop_assert_eq!(same(!delta.apply_to_sum(!before)), same(header_checksum(&data)));
+        }
+
+        #[test]
+        fn an_adjustment_is_its_delta(words in proptest::collection::vec(any::<(u16, u16)>(), 0..10), field: u16) {
+            let delta = words.iter().fold(Delta::default(), |delta, (old, new)| delta.word(*old, *new));
+            let adjustment = Adjustment::from(delta);
+            let bytes = field.to_be_bytes();
+            prop_assert_eq!(adjustment.apply(bytes), delta.apply(field).to_be_bytes());
+            prop_assert_eq!(adjustment.apply_to_sum(bytes), delta.apply_to_sum(field).to_be_bytes());
         }
     }
 

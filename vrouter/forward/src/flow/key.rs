@@ -5,7 +5,6 @@ use std::hash::{BuildHasher, Hasher};
 use vrouter_objects::{IpProtocol, RouterId, VrfId};
 
 use crate::address::Address;
-use crate::parse::Plain;
 
 /// Which way a flow's packets came into the cluster. Two flows of one client address and port that came in at
 /// different nodes are different flows.
@@ -68,16 +67,17 @@ impl FlowKey {
         ]
     }
 
-    /// What [`FlowKey::pack`] makes of a packet from within the cluster.
+    /// What [`FlowKey::pack`] makes of a packet from within the cluster with both of these addresses, upper halves first, and
+    /// both of these ports.
     #[inline(always)]
-    pub(crate) fn pack_plain(packet: &Plain, vrf: VrfId) -> PackedKey {
-        let [source_high, source_low, destination_high, destination_low] = packet.addresses;
-        let ports = u64::from(packet.ports) << 32 | u64::from(packet.headers.protocol.0);
+    pub(crate) fn pack_parts(addresses: [u64; 4], ports: u32, protocol: IpProtocol, vrf: VrfId) -> PackedKey {
+        let [source_high, source_low, destination_high, destination_low] = addresses;
+        let ports = u64::from(ports) << 32 | u64::from(protocol.0);
         [source_high, source_low, destination_high, destination_low, ports, u64::from(vrf.get()) << 32]
     }
 
     /// The key with these words; `None` where they are not a key.
-    pub(super) fn unpack(words: PackedKey) -> Option<Self> {
+    pub(crate) fn unpack(words: PackedKey) -> Option<Self> {
         let [source_high, source_low, destination_high, destination_low, ports, vrf_origin] = words;
         let address = |high: u64, low: u64| Address::from_bits(u128::from(high) << 64 | u128::from(low));
         let origin = match vrf_origin as u32 {

@@ -34,7 +34,7 @@ pub(crate) use key::PackedKey;
 pub(crate) use pairs::{NewConnection, NotInstalled};
 pub(crate) use reserve::WorkerFlows;
 pub use slot::Direction;
-pub(crate) use slot::{Actions, Decision, FlowIndex, NewFlow, PackedNextHop};
+pub(crate) use slot::{Actions, Adjustments, Decision, FlowIndex, NewFlow, PackedNextHop};
 pub(crate) use table::tenths;
 pub use tcp::ConnectionState;
 pub(crate) use tcp::Seen;

@@ -48,15 +48,22 @@ impl FlowTable {
         share.get().admits_another(&self.config)?;
         let (words, reverse_words) = (connection.initiator.key.pack(), connection.responder.key.pack());
         let (hash, reverse_hash) = (connection.hash, self.hasher.hash(&reverse_words));
-        let locked = self.index.lock(hash, reverse_hash);
-        if let Some(existing) = self.find_packed(&words, hash) {
-            return Ok(existing);
-        }
-        if words == reverse_words || self.find_packed(&reverse_words, reverse_hash).is_some() {
-            return Err(NotInstalled::ReverseTaken);
-        }
         let (forward, reverse) = worker.take_pair(self).ok_or(NotInstalled::Full)?;
-        self.write_pair(connection, forward, reverse, tenths(now));
+        // Nobody sees the slots yet: writing them is what to do while the index comes near.
+        self.index.prefetch(reverse_hash);
+        self.fill_pair(connection, forward, reverse, tenths(now));
+        let locked = self.index.lock(hash, reverse_hash);
+        let in_the_way = if let Some(existing) = self.find_packed(&words, hash) {
+            Some(Ok(existing))
+        } else {
+            let is_taken = words == reverse_words || self.find_packed(&reverse_words, reverse_hash).is_some();
+            is_taken.then_some(Err(NotInstalled::ReverseTaken))
+        };
+        if let Some(outcome) = in_the_way {
+            worker.spare.extend([reverse, forward]);
+            return outcome;
+        }
+        self.put_in_force(forward, reverse);
         // Before an answer can find it and take it off the count of those without one.
         self.used.fetch_add(2, Ordering::Relaxed);
         share.add_unreplied();
@@ -74,11 +81,14 @@ impl FlowTable {
     }
 
     #[inline]
-    fn write_pair(&self, connection: &NewConnection, forward: FlowIndex, reverse: FlowIndex, now: u32) {
+    fn fill_pair(&self, connection: &NewConnection, forward: FlowIndex, reverse: FlowIndex, now: u32) {
         let NewConnection { initiator, responder, owner, epoch, .. } = connection;
+        self.slot(forward).fill(initiator, *owner, *epoch, now);
+        self.slot(reverse).fill(responder, *owner, *epoch, now);
+    }
+
+    fn put_in_force(&self, forward: FlowIndex, reverse: FlowIndex) {
         let (slot, other) = (self.slot(forward), self.slot(reverse));
-        slot.fill(initiator, *owner, *epoch, now);
-        other.fill(responder, *owner, *epoch, now);
         let ahead = Control { life: Life::Prepared, direction: Direction::Initiator, reverse };
         let back = Control { life: Life::Prepared, direction: Direction::Responder, reverse: forward };
         other.set_control(back);

@@ -9,7 +9,7 @@ use super::key::{FlowKey, KEY_WORDS, PackedKey};
 use super::sync::{AtomicU64, Ordering};
 use super::tcp::Seen;
 use crate::address::Address;
-use crate::checksum::Delta;
+use crate::checksum::{Adjustment, Delta};
 use crate::frame::PortId;
 
 /// The number of a slot.
@@ -26,7 +26,7 @@ pub enum Direction {
 }
 
 /// Changes with every change of [`Slot`]'s layout or meaning; a file of another version is not used.
-pub const LAYOUT_VERSION: u32 = 3;
+pub const LAYOUT_VERSION: u32 = 4;
 
 /// One direction of a connection. All zero is a free slot.
 ///
@@ -173,20 +173,30 @@ pub(crate) struct NewFlow {
 }
 
 impl NewFlow {
-    /// What the translation does to checksums over the addresses and over the ports, where it has one end.
-    fn checksum_deltas(&self) -> (Delta, Delta) {
+    /// What the translation does to checksums, where it has one end.
+    fn adjustments(&self) -> Adjustments {
         let (address, port) = match self.actions {
             Actions::DESTINATION => (self.key.destination, self.key.destination_port),
             Actions::SOURCE => (self.key.source, self.key.source_port),
-            _ => return (Delta::default(), Delta::default()),
+            _ => return Adjustments::default(),
         };
         let (old, new) = (address.bits(), self.translated.bits());
         // What IPv4 addresses have in common in their table form makes no difference.
-        let addresses = (0..128)
-            .step_by(32)
-            .fold(Delta::default(), |delta, shift| delta.double((old >> shift) as u32, (new >> shift) as u32));
-        (addresses, Delta::default().word(port, self.translated_port))
+        let addresses = (0..128).step_by(32).fold(Delta::default(), |delta, shift| {
+            delta.double((old >> shift) as u32, (new >> shift) as u32)
+        });
+        let endpoints = addresses.word(port, self.translated_port);
+        Adjustments { addresses: addresses.into(), endpoints: endpoints.into() }
     }
+}
+
+/// What translating one end of a packet does to its checksums.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Adjustments {
+    /// To one over its addresses: of an IPv4 header, or the pseudo-header's sum.
+    pub(crate) addresses: Adjustment,
+    /// To one over its addresses and ports: of TCP and UDP.
+    pub(crate) endpoints: Adjustment,
 }
 
 /// The part of a slot that deciding about a packet needs.
@@ -239,8 +249,7 @@ impl Slot {
 
     #[inline]
     pub(super) fn has_key(&self, words: &PackedKey) -> bool {
-        // One comparison without branches in between: a tag matched already, so all words almost surely do.
-        (0..KEY_WORDS).fold(0, |difference, word| difference | (self.load(word) ^ words[word])) == 0
+        (0..KEY_WORDS).all(|word| self.load(word) == words[word])
     }
 
     /// Whether a flow with this key is in force here. For a slot that the index named a moment ago: since then the flow
@@ -296,9 +305,9 @@ impl Slot {
         let translated = flow.translated.bits();
         let decision =
             Decision { translated_port: flow.translated_port, actions: flow.actions, seen: flow.seen, epoch };
-        let (addresses, ports) = flow.checksum_deltas();
-        let deltas = u64::from(addresses.folded()) << 48 | u64::from(ports.folded()) << 32;
-        self.store(EGRESS_VRF, deltas | u64::from(flow.egress_vrf.get()));
+        let Adjustments { addresses, endpoints } = flow.adjustments();
+        let adjustments = u64::from(addresses.bits()) << 48 | u64::from(endpoints.bits()) << 32;
+        self.store(EGRESS_VRF, adjustments | u64::from(flow.egress_vrf.get()));
         self.store(TRANSLATED_HIGH, (translated >> 64) as u64);
         self.store(TRANSLATED_LOW, translated as u64);
         self.store(DECISION, decision.pack());
@@ -310,11 +319,14 @@ impl Slot {
         self.store(LAST_SEEN_OWNER, u64::from(now) << 32 | u64::from(vmi));
     }
 
-    /// What translating one end does to checksums over the addresses, and over the ports.
+    /// What the flow's translation does to checksums, where it has one end.
     #[inline(always)]
-    pub(crate) fn checksum_deltas(&self) -> (Delta, Delta) {
+    pub(crate) fn adjustments(&self) -> Adjustments {
         let word = self.load(EGRESS_VRF);
-        (Delta::unfolded((word >> 48) as u16), Delta::unfolded((word >> 32) as u16))
+        Adjustments {
+            addresses: Adjustment::from_bits((word >> 48) as u16),
+            endpoints: Adjustment::from_bits((word >> 32) as u16),
+        }
     }
 
     #[inline]
@@ -340,11 +352,17 @@ impl Slot {
         PackedNextHop::unpack(self.load(NEXT_HOP))
     }
 
-    /// The next hop, and the port that its interface was last found at, where it is one.
+    /// The port where the interface was last found that the flow's packets go to.
     #[inline(always)]
-    pub(crate) fn next_hop_and_port(&self) -> (PackedNextHop, PortId) {
-        let word = self.load(NEXT_HOP);
-        (PackedNextHop::unpack(word), PortId((word >> PORT_HINT) as u16))
+    pub(crate) fn port(&self) -> PortId {
+        PortId((self.load(NEXT_HOP) >> PORT_HINT) as u16)
+    }
+
+    /// Whether the flow's packets go to this interface.
+    #[inline(always)]
+    pub(crate) fn goes_to(&self, vmi: VmiId) -> bool {
+        let difference = self.load(NEXT_HOP) ^ PackedNextHop::Interface(vmi).pack();
+        difference << (u64::BITS - PORT_HINT) == 0
     }
 
     /// Notes where the next hop's interface is. Only to be found sooner: ports are given anew, so it has to be looked at.

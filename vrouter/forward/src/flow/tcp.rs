@@ -73,7 +73,11 @@ impl Seen {
     #[inline(always)]
     pub(crate) const fn settled_for(flags: TcpFlags) -> Self {
         const ENDS: u8 = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST;
-        if flags.0 & (ENDS | TcpFlags::ACK) == TcpFlags::ACK { Self(Self::ANY | Self::ACK) } else { Self(u8::MAX) }
+        if flags.0 & (ENDS | TcpFlags::ACK) == TcpFlags::ACK {
+            Self(Self::ANY | Self::ACK)
+        } else {
+            Self(u8::MAX)
+        }
     }
 
     /// Whether all of this was seen.

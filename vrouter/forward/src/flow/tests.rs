@@ -71,18 +71,17 @@ fn pair(number: u32) -> (NewFlow, NewFlow) {
 }
 
 /// A connection by these two flows that counts against this interface.
-fn connection(table: &FlowTable, (initiator, responder): (NewFlow, NewFlow), interface: u32) -> NewConnection {
+fn connection(
+    table: &FlowTable,
+    (initiator, responder): (NewFlow, NewFlow),
+    interface: u32,
+) -> NewConnection {
     let hash = table.hash(&initiator.key);
     NewConnection { initiator, hash, responder, owner: owner(interface), epoch: 1 }
 }
 
 /// Installs connection `number`, or says why not.
-fn install(
-    table: &FlowTable,
-    worker: &mut WorkerFlows,
-    number: u32,
-    interface: u32,
-) -> Option<NotInstalled> {
+fn install(table: &FlowTable, worker: &mut WorkerFlows, number: u32, interface: u32) -> Option<NotInstalled> {
     table.install(worker, &connection(table, pair(number), interface), NOW).err()
 }
 
@@ -178,7 +177,11 @@ fn a_removed_slot_is_not_used_again_while_a_worker_may_look_at_it() {
     for _ in 0..3 {
         table.age(&mut worker, NOW, &quiescence);
     }
-    assert_eq!(install(&table, &mut worker, 2, 0), Some(NotInstalled::Full), "worker 1 is still in its burst");
+    assert_eq!(
+        install(&table, &mut worker, 2, 0),
+        Some(NotInstalled::Full),
+        "worker 1 is still in its burst"
+    );
     quiescence.enter(1);
     table.age(&mut worker, NOW, &quiescence);
     assert_eq!(install(&table, &mut worker, 2, 0), None);

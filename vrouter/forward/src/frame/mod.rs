@@ -5,8 +5,8 @@ mod buffer;
 mod offload;
 
 pub(crate) use buffer::{CountedAs, HEAD};
-pub(crate) use offload::Covered;
 pub use buffer::{Frame, HEADROOM, MAX_FRAME};
+pub(crate) use offload::Covered;
 pub use offload::{Checksum, Offload, SegmentKind, Segmentation};
 
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use vrouter_objects::Vni;
 
 /// A local port's number: the index of its row in the port table. Given by the node, used again after a port is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub u16);
 
 /// How many ports a node can have.

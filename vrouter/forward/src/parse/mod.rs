@@ -12,7 +12,7 @@ pub(crate) use bytes::{read_u16, read_u32, write_u16, write_u32};
 pub(crate) use ethernet::HEADER_LEN as ETHERNET_HEADER;
 pub use icmp::{EchoRole, IcmpKind, IcmpTypes};
 pub(crate) use icmp::{Quoted, parse_quoted};
-pub(crate) use plain::{Head, Plain, PlainHeaders, PlainIp, PlainV4, PlainV6, PlainVersion};
+pub(crate) use plain::{Head, plain_ports, PlainHeaders, PlainIp, PlainV4, PlainV6, PlainVersion};
 pub use transport::{TcpFlags, Transport};
 
 use vrouter_objects::{DropReason, IpProtocol};
@@ -108,8 +108,9 @@ pub fn parse(frame: &[u8]) -> Result<Parsed, DropReason> {
 
 /// Source and destination that no packet on a unicast router's way may have (RFC 1812 section 5.3.7, and land
 /// packets). A destination may be multicast here: local services answer some of those.
-fn check_addresses(source: Address, destination: Address) -> Result<(), DropReason> {
-    let source_unspecified = source.bits() == 0 || source == Address::v4([0; 4]);
+#[inline]
+pub(crate) fn check_addresses(source: Address, destination: Address) -> Result<(), DropReason> {
+    let source_unspecified = source.bits() == 0 || source.bits() == Address::V4_UNSPECIFIED.bits();
     let source_ok = source.is_unicast() || source_unspecified;
     let destination_ok = destination.is_unicast() || destination.is_multicast();
     if source_ok && destination_ok && source != destination {

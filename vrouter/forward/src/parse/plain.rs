@@ -7,8 +7,9 @@
 
 use vrouter_objects::IpProtocol;
 
-use super::{ETHERNET_HEADER, TcpFlags, ethernet};
-use crate::flow::Seen;
+use super::{ETHERNET_HEADER, Fragment, Packet, TcpFlags, Transport, check_addresses, ethernet};
+use crate::address::Family;
+use crate::flow::{FlowKey, Seen};
 use crate::frame::{Frame, HEAD};
 
 const UDP_HEADER: usize = 8;
@@ -16,17 +17,6 @@ const TCP_HEADER: usize = 20;
 
 /// The beginning of a frame, longer than any header that is read here.
 pub(crate) type Head = [u8; HEAD];
-
-/// Such a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Plain {
-    /// Source and destination address, the upper 64 bits of each first, in the form that tables have.
-    pub(crate) addresses: [u64; 4],
-    /// Source port, destination port.
-    pub(crate) ports: u32,
-    /// What its headers are besides.
-    pub(crate) headers: PlainHeaders,
-}
 
 /// What its headers are, besides who it is from and for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +34,57 @@ pub(crate) struct PlainHeaders {
 impl PlainHeaders {
     /// Of no packet.
     pub(crate) const NONE: Self = Self { protocol: IpProtocol(0), settled: Seen::any(), len: 0, ip_len: 0 };
+}
+
+impl PlainHeaders {
+    /// Those of a packet that the long way has read; `None` if it is not plain.
+    pub(crate) fn of(packet: &Packet) -> Option<Self> {
+        let ip_header_len = match packet.family {
+            Family::V4 => PlainV4::LEN,
+            Family::V6 => PlainV6::LEN,
+        };
+        let is_plain = usize::from(packet.ip) == ETHERNET_HEADER
+            && packet.ip_header_len() == ip_header_len
+            && packet.fragment == Fragment::Whole;
+        let (header_len, settled) = match packet.header {
+            Transport::Tcp { header_len, flags, .. } => (header_len.into(), Seen::settled_for(flags)),
+            Transport::Udp { .. } => (UDP_HEADER, Seen::any()),
+            _ => return None,
+        };
+        is_plain.then_some(Self {
+            ip_len: packet.ip_len() as u32,
+            len: (ip_header_len + header_len) as u16,
+            protocol: packet.protocol,
+            settled,
+        })
+    }
+
+    /// The packet with these headers at the start of `frame`, between these endpoints. What the flow of an established
+    /// packet vouches for is checked here: `None` if it does not hold.
+    pub(crate) fn packet<Ip: PlainIp>(&self, frame: &Frame, key: &FlowKey) -> Option<Packet> {
+        check_addresses(key.source, key.destination).ok()?;
+        let (source, destination) = (key.source_port, key.destination_port);
+        let header = match self.protocol {
+            IpProtocol::TCP => {
+                let flags = TcpFlags(frame.head()?[ETHERNET_HEADER + Ip::LEN + 13]);
+                let is_sound = flags.is_possible() && source != 0 && destination != 0;
+                let header_len = (usize::from(self.len) - Ip::LEN) as u8;
+                is_sound.then_some(Transport::Tcp { source, destination, flags, header_len })?
+            }
+            _ => (destination != 0).then_some(Transport::Udp { source, destination })?,
+        };
+        Some(Packet {
+            family: key.source.family(),
+            ip: ETHERNET_HEADER as u16,
+            transport: (ETHERNET_HEADER + Ip::LEN) as u16,
+            end: ETHERNET_HEADER as u32 + self.ip_len,
+            source: key.source,
+            destination: key.destination,
+            protocol: self.protocol,
+            fragment: Fragment::Whole,
+            header,
+        })
+    }
 }
 
 /// Which IP header it is.
@@ -73,7 +114,8 @@ pub(crate) trait PlainIp {
     /// Length of the packet and its protocol as its header has them; `None` if it is not plain.
     fn read(head: &Head) -> Option<(usize, IpProtocol)>;
 
-    /// Source and destination address as in [`Plain::addresses`].
+    /// Source and destination address, the upper 64 bits of each first, in the form that tables have; `None` if no such
+    /// packet may have them.
     fn addresses(head: &Head) -> Option<[u64; 4]>;
 }
 
@@ -84,6 +126,14 @@ pub(crate) enum PlainV4 {}
 pub(crate) enum PlainV6 {}
 
 impl PlainVersion {
+    /// Its addresses' family.
+    pub(crate) const fn family(self) -> Family {
+        match self {
+            Self::V4 => Family::V4,
+            Self::V6 => Family::V6,
+        }
+    }
+
     /// The version of a frame that may be plain.
     pub(crate) fn of(frame: &Frame) -> Option<Self> {
         match word(frame.head()?, 12) {
@@ -95,38 +145,42 @@ impl PlainVersion {
     }
 }
 
-impl Plain {
-    /// Reads a frame of this version; `None` if it is not plain.
+impl PlainHeaders {
+    /// Reads them from a frame of this version; `None` if it is not plain.
+    ///
+    /// In place, and each field by itself: a value on its way through registers would be packed there and unpacked again.
     #[inline(always)]
-    pub(crate) fn read<Ip: PlainIp>(head: &Head, frame_len: usize) -> Option<Self> {
+    pub(crate) fn read<Ip: PlainIp>(&mut self, head: &Head, frame_len: usize) -> Option<()> {
         let transport = ETHERNET_HEADER + Ip::LEN;
         let (ip_len, protocol) = Ip::read(head)?;
         if ETHERNET_HEADER + ip_len > frame_len {
             return None;
         }
-        // Too short for an IP header is too short for any transport's.
-        let payload_len = ip_len.wrapping_sub(Ip::LEN) as isize;
-        let (header_len, settled) = match protocol {
+        self.ip_len = ip_len as u32;
+        self.protocol = protocol;
+        let is_sound = match protocol {
             IpProtocol::TCP => {
-                let len = usize::from(head[transport + 12] >> 4) * 4;
-                let is_sound = len >= TCP_HEADER && len as isize <= payload_len;
-                is_sound.then_some((len, Seen::settled_for(TcpFlags(head[transport + 13]))))?
+                let len = Ip::LEN + usize::from(head[transport + 12] >> 4) * 4;
+                self.len = len as u16;
+                self.settled = Seen::settled_for(TcpFlags(head[transport + 13]));
+                len >= Ip::LEN + TCP_HEADER && len <= ip_len
             }
             IpProtocol::UDP => {
-                let len = usize::from(word(head, transport + 4));
-                let is_sound = len >= UDP_HEADER && len as isize <= payload_len;
-                is_sound.then_some((UDP_HEADER, Seen::any()))?
+                let datagram = usize::from(word(head, transport + 4));
+                self.len = (Ip::LEN + UDP_HEADER) as u16;
+                self.settled = Seen::any();
+                datagram >= UDP_HEADER && Ip::LEN + datagram <= ip_len
             }
-            _ => return None,
+            _ => false,
         };
-        let headers = PlainHeaders {
-            protocol,
-            settled,
-            len: (Ip::LEN + header_len) as u16,
-            ip_len: ip_len as u32,
-        };
-        Some(Self { addresses: Ip::addresses(head)?, ports: double(head, transport), headers })
+        is_sound.then_some(())
     }
+}
+
+/// Source and destination port of a plain packet.
+#[inline(always)]
+pub(crate) fn plain_ports<Ip: PlainIp>(head: &Head) -> u32 {
+    double(head, ETHERNET_HEADER + Ip::LEN)
 }
 
 /// The first byte of an IPv4 header without options.

@@ -71,7 +71,7 @@ impl TcpFlags {
     }
 
     /// Whether a sender that keeps to the standard can have sent these.
-    const fn is_possible(self) -> bool {
+    pub(super) const fn is_possible(self) -> bool {
         let ending = self.0 & (Self::FIN | Self::RST);
         let syn = self.0 & Self::SYN != 0;
         !(syn && ending != 0) && (syn || self.0 & (Self::ACK | Self::RST) != 0)

@@ -2,6 +2,7 @@
 
 use vrouter_objects::{DropReason, MacAddress, VmiId};
 
+use super::fast_path::rewrite_if_plain;
 use super::{Context, Outcome, Worker, answer, spare_frame};
 use crate::address::Family;
 use crate::checksum::header_checksum;
@@ -89,6 +90,11 @@ impl Worker {
         if too_big && !may_fragment(frame, packet) {
             return answer::too_big(self, context, frame, packet, exit.mtu() as u16);
         }
+        let entropy = entropy(packet, hash);
+        if rewrite_if_plain(context, frame, packet, slot, exit).is_some() {
+            clamp_segment_size(frame, packet, exit);
+            return Outcome::Forward(exit.egress(entropy));
+        }
         let translation = self.translation(slot);
         if translation != Translation::default() {
             let offload = frame.offload;
@@ -97,13 +103,8 @@ impl Worker {
             }
         }
         rewrite::take_hop(frame.bytes_mut(), packet);
-        if matches!(packet.header, Transport::Tcp { .. }) {
-            let headers = if packet.family == Family::V4 { 40 } else { 60 };
-            let (offload, limit) = (frame.offload, exit.mtu().saturating_sub(headers) as u16);
-            rewrite::clamp_segment_size(frame.bytes_mut(), packet, &offload, limit);
-        }
+        clamp_segment_size(frame, packet, exit);
         slot.touch(packets_in(frame, packet), packet.ip_len() as u64, context.tenths);
-        let entropy = entropy(packet, hash);
         if too_big {
             return self.fragment(frame, packet, exit, entropy, spare);
         }
@@ -207,13 +208,21 @@ impl Worker {
     }
 }
 
+/// Keeps the segments that a connection agrees on within what this exit takes.
+fn clamp_segment_size(frame: &mut Frame, packet: &Packet, exit: Exit<'_>) {
+    if matches!(packet.header, Transport::Tcp { .. }) {
+        let headers = if packet.family == Family::V4 { 40 } else { 60 };
+        let (offload, limit) = (frame.offload, exit.mtu().saturating_sub(headers) as u16);
+        rewrite::clamp_segment_size(frame.bytes_mut(), packet, &offload, limit);
+    }
+}
+
 /// Where a flow's packets leave, those that came in here.
 #[inline(always)]
 pub(super) fn exit<'a>(context: Context<'a>, ingress: Ingress, slot: &Slot) -> Result<Exit<'a>, DropReason> {
     let snapshot = context.snapshot;
-    let (next_hop, port) = slot.next_hop_and_port();
-    match next_hop {
-        PackedNextHop::Interface(vmi) => match snapshot.port(port) {
+    match slot.next_hop() {
+        PackedNextHop::Interface(vmi) => match snapshot.port(slot.port()) {
             Some(entry) if entry.vmi == vmi => Ok(Exit::Port(entry)),
             _ => find_port(snapshot, slot, vmi),
         },

@@ -10,10 +10,11 @@ use vrouter_objects::{MacAddress, VrfId};
 use super::Context;
 use super::egress::{Exit, exit};
 use super::tally::Tally;
-use crate::address::Address;
-use crate::flow::{Actions, Decision, FlowKey, FlowTable, PackedKey, PackedNextHop, Slot};
+use super::classify::{Arrival, Arrived};
+use crate::address::{Address, Family};
+use crate::flow::{Actions, Decision, FlowKey, FlowTable, PackedKey, Slot};
 use crate::frame::{Egress, Frame, Ingress, PortId};
-use crate::parse::{ETHERNET_HEADER, Head, Plain, PlainHeaders, PlainIp, PlainV4, PlainV6, PlainVersion};
+use crate::parse::{ETHERNET_HEADER, Head, Packet, PlainHeaders, PlainIp, PlainV4, PlainV6, PlainVersion, plain_ports};
 use crate::rewrite::{Endpoint, Side, can_rewrite_plain, take_plain_hop, translate_plain};
 
 /// Whoever is at an ingress, and what its frames must bear.
@@ -22,8 +23,15 @@ struct Sender<'a> {
     ingress: Ingress,
     vrf: VrfId,
     link: LinkAddresses,
-    /// Any of these; `None`: whatever it says.
-    sources: Option<&'a [Address]>,
+    sources: Sources<'a>,
+}
+
+/// Which source addresses its packets may bear.
+#[derive(Debug, Clone, Copy)]
+enum Sources<'a> {
+    Any,
+    /// One of these, mostly the first of its family.
+    Of(&'a [Address], Address),
 }
 
 /// What a frame's Ethernet addresses, read as two numbers, must be in the bits that count.
@@ -67,29 +75,38 @@ pub(super) struct Run {
 
 impl<'a> Sender<'a> {
     /// Who is at this ingress; `None` where nobody is known, and the long way knows the reason.
-    fn at(context: Context<'a>, ingress: Ingress) -> Option<Self> {
+    fn at(context: Context<'a>, ingress: Ingress, family: Family) -> Option<Self> {
         let snapshot = context.snapshot;
         match ingress {
             Ingress::Port(port) => {
                 let entry = snapshot.port(port)?;
                 let link = LinkAddresses::new(MacAddress::GATEWAY, entry.mac, MacAddress([0xff; 6]));
-                Some(Self { ingress, vrf: entry.vrf, link, sources: Some(&entry.addresses) })
+                let usual = entry.addresses.iter().copied().find(|address| address.family() == family)?;
+                Some(Self { ingress, vrf: entry.vrf, link, sources: Sources::Of(&entry.addresses, usual) })
             }
             Ingress::Tunnel { source, vni } => {
                 snapshot.router_at(source.into())?;
                 // Of the sender's MAC nothing is asked but that it is no group's.
                 let (any, group_bit) = (MacAddress([0; 6]), MacAddress([1, 0, 0, 0, 0, 0]));
                 let link = LinkAddresses::new(snapshot.own()?.mac, any, group_bit);
-                Some(Self { ingress, vrf: snapshot.vrf_of_vni(vni)?, link, sources: None })
+                Some(Self { ingress, vrf: snapshot.vrf_of_vni(vni)?, link, sources: Sources::Any })
             }
         }
     }
 
     #[inline(always)]
     fn may_send_from(&self, high: u64, low: u64) -> bool {
-        let source = u128::from(high) << 64 | u128::from(low);
-        self.sources.is_none_or(|sources| sources.iter().any(|address| address.bits() == source))
+        let source = Address::from_bits(u128::from(high) << 64 | u128::from(low));
+        match self.sources {
+            Sources::Any => true,
+            Sources::Of(all, usual) => source == usual || is_among(all, source),
+        }
     }
+}
+
+#[cold]
+fn is_among(addresses: &[Address], address: Address) -> bool {
+    addresses.contains(&address)
 }
 
 impl LinkAddresses {
@@ -118,6 +135,18 @@ impl LinkAddresses {
 }
 
 impl Lead {
+    /// The packet as the long way takes it, without being read and checked once more; `None` if it has to be.
+    pub(super) fn arrived<Ip: PlainIp>(&self, context: Context<'_>, frame: &Frame) -> Option<Arrived> {
+        let key = FlowKey::unpack(self.key).filter(|_| self.hash != 0)?;
+        let packet = self.headers.packet::<Ip>(frame, &key)?;
+        let vmi = match frame.ingress {
+            Ingress::Port(port) => Some(context.snapshot.port(port)?.vmi),
+            Ingress::Tunnel { .. } => key.source.is_unicast().then_some(None)?,
+        };
+        let arrival = Arrival { vrf: key.vrf, origin: key.origin, vmi };
+        Some(Arrived { packet, arrival, key, hash: self.hash })
+    }
+
     /// Nothing is known: the packet goes the long way.
     const NONE: Self = Self { key: [0; _], hash: 0, candidate: None, headers: PlainHeaders::NONE };
 }
@@ -125,24 +154,48 @@ impl Lead {
 impl Leads {
     /// Reads the headers of the whole burst, then finds its flows, so that the flow table's cache lines are on their way
     /// when they are needed.
-    pub(super) fn follow(&mut self, context: Context<'_>, flows: &FlowTable, frames: &[Frame], tally: &mut Tally) {
-        if self.leads.len() < frames.len() {
-            self.leads.resize(frames.len(), Lead::NONE);
-        }
-        self.runs.clear();
+    pub(super) fn follow(
+        &mut self,
+        context: Context<'_>,
+        flows: &FlowTable,
+        frames: &[Frame],
+        tally: &mut Tally,
+    ) {
+        self.begin(frames.len());
         let (mut frames, mut leads) = (frames, &mut self.leads[..frames.len()]);
         while let Some(frame) = frames.first() {
             let version = PlainVersion::of(frame);
-            let sender = Sender::at(context, frame.ingress);
+            let sender = version.and_then(|version| Sender::at(context, frame.ingress, version.family()));
             let len = match (version, &sender) {
-                (Some(PlainVersion::V4), Some(sender)) => lead::<PlainV4>(flows, sender, frames, leads, tally),
-                (Some(PlainVersion::V6), Some(sender)) => lead::<PlainV6>(flows, sender, frames, leads, tally),
+                (Some(PlainVersion::V4), Some(sender)) => {
+                    lead::<PlainV4>(flows, sender, frames, leads, tally)
+                }
+                (Some(PlainVersion::V6), Some(sender)) => {
+                    lead::<PlainV6>(flows, sender, frames, leads, tally)
+                }
                 _ => none(frames, leads, tally),
             };
             self.runs.push(Run { version: version.filter(|_| sender.is_some()), len });
             frames = &frames[len..];
             leads = &mut leads[len..];
         }
+    }
+
+    /// Leads no frame anywhere: all of them go the long way.
+    #[cfg(any(test, feature = "sim"))]
+    pub(super) fn follow_none(&mut self, frames: &[Frame], tally: &mut Tally) {
+        self.begin(frames.len());
+        for (number, _) in frames.iter().enumerate() {
+            let len = none(&frames[number..], &mut self.leads[number..], tally);
+            self.runs.push(Run { version: None, len });
+        }
+    }
+
+    fn begin(&mut self, frames: usize) {
+        if self.leads.len() < frames {
+            self.leads.resize(frames, Lead::NONE);
+        }
+        self.runs.clear();
     }
 
     /// The burst, run by run.
@@ -160,7 +213,7 @@ impl Leads {
 fn none(frames: &[Frame], leads: &mut [Lead], tally: &mut Tally) -> usize {
     if let (Some(frame), Some(lead)) = (frames.first(), leads.first_mut()) {
         *lead = Lead::NONE;
-        tally.received(frame.ingress, 1, frame.offload.segmentation.is_some().into(), frame.len() as u64);
+        tally.received(frame.ingress, std::slice::from_ref(frame));
     }
     1
 }
@@ -174,19 +227,16 @@ fn lead<Ip: PlainIp>(
     leads: &mut [Lead],
     tally: &mut Tally,
 ) -> usize {
-    let (mut len, mut super_frames, mut bytes) = (0, 0, 0);
-    let mut places = leads.iter_mut();
-    for frame in frames {
-        let (Some(head), Some(place)) = (frame.head(), places.next()) else { break };
+    let mut len = 0;
+    for (frame, place) in frames.iter().zip(&mut *leads) {
+        let Some(head) = frame.head() else { break };
         if u16::from_be_bytes([head[12], head[13]]) != Ip::ETHERTYPE || frame.ingress != sender.ingress {
             break;
         }
         place.hash = sender.lead::<Ip>(flows, head, frame.len(), place).unwrap_or(0);
         len += 1;
-        super_frames += u64::from(frame.offload.segmentation.is_some());
-        bytes += frame.len() as u64;
     }
-    tally.received(sender.ingress, len as u64, super_frames, bytes);
+    tally.received(sender.ingress, &frames[..len]);
     for lead in &mut leads[..len] {
         lead.candidate = if lead.hash == 0 { None } else { flows.candidate(lead.hash) };
     }
@@ -196,18 +246,21 @@ fn lead<Ip: PlainIp>(
 impl Sender<'_> {
     /// Reads a frame's headers and sends for what finding its flow will need. Returns the flow's hash.
     #[inline(always)]
-    fn lead<Ip: PlainIp>(&self, flows: &FlowTable, head: &Head, frame_len: usize, lead: &mut Lead) -> Option<u64> {
-        let packet = Plain::read::<Ip>(head, frame_len)?;
-        let [source_high, source_low, ..] = packet.addresses;
+    fn lead<Ip: PlainIp>(
+        &self,
+        flows: &FlowTable,
+        head: &Head,
+        frame_len: usize,
+        lead: &mut Lead,
+    ) -> Option<u64> {
+        lead.headers.read::<Ip>(head, frame_len)?;
+        let addresses = Ip::addresses(head)?;
+        let [source_high, source_low, ..] = addresses;
         if !self.link.are_those_of(head) || !self.may_send_from(source_high, source_low) {
             return None;
         }
-        let PlainHeaders { ip_len, len, protocol, settled } = packet.headers;
-        lead.headers.ip_len = ip_len;
-        lead.headers.len = len;
-        lead.headers.protocol = protocol;
-        lead.headers.settled = settled;
-        lead.key = FlowKey::pack_plain(&packet, self.vrf);
+        let ports = plain_ports::<Ip>(head);
+        lead.key = FlowKey::pack_parts(addresses, ports, lead.headers.protocol, self.vrf);
         let hash = flows.hash_packed(&lead.key);
         flows.prefetch(hash);
         Some(hash)
@@ -238,33 +291,61 @@ pub(super) fn forward_established<Ip: PlainIp>(
     if !is_settled || decision.epoch != context.snapshot.epoch().0 || decision.actions == Actions::BOTH {
         return None;
     }
-    match slot.next_hop_and_port() {
-        (PackedNextHop::Interface(vmi), port) => {
-            let entry = context.snapshot.port(port).filter(|entry| entry.vmi == vmi)?;
-            rewrite::<Ip>(context, frame, lead, (slot, decision), Exit::Port(entry))?;
-            frame.egress = Some(Egress::Port(entry.port));
-            Some(Left::ByPort(entry.port, ETHERNET_HEADER as u32 + lead.headers.ip_len))
-        }
-        (PackedNextHop::Tunnel(_), _) => {
+    let port = context.snapshot.port(slot.port()).filter(|entry| slot.goes_to(entry.vmi));
+    match port {
+        Some(entry) => leave::<Ip>(context, frame, lead, (slot, decision), Exit::Port(entry)),
+        None => {
             let exit = exit(context, frame.ingress, slot).ok()?;
-            rewrite::<Ip>(context, frame, lead, (slot, decision), exit)?;
-            frame.egress = Some(exit.egress((lead.hash >> 32) as u32));
-            Some(Left::ByTunnel)
+            leave::<Ip>(context, frame, lead, (slot, decision), exit)
         }
-        (PackedNextHop::Receive | PackedNextHop::Unreachable, _) => None,
     }
 }
 
-/// Makes of a packet what leaves by this exit; `None`, and nothing done, where it cannot leave as it is.
+/// Makes of a packet what leaves by this exit, and counts it; `None`, and nothing done, where it cannot leave as it is.
+#[inline(always)]
+fn leave<Ip: PlainIp>(
+    context: Context<'_>,
+    frame: &mut Frame,
+    lead: &Lead,
+    flow: (&Slot, Decision),
+    exit: Exit<'_>,
+) -> Option<Left> {
+    rewrite::<Ip>(context, frame, &lead.headers, flow, exit)?;
+    frame.egress = Some(exit.egress((lead.hash >> 32) as u32));
+    Some(match exit {
+        Exit::Port(entry) => Left::ByPort(entry.port, ETHERNET_HEADER as u32 + lead.headers.ip_len),
+        Exit::Tunnel { .. } => Left::ByTunnel,
+    })
+}
+
+/// [`rewrite`], for a packet that came the long way and may be plain all the same, as the first of a flow mostly is.
+pub(super) fn rewrite_if_plain(
+    context: Context<'_>,
+    frame: &mut Frame,
+    packet: &Packet,
+    slot: &Slot,
+    exit: Exit<'_>,
+) -> Option<()> {
+    let headers = PlainHeaders::of(packet)?;
+    let decision = slot.decision();
+    if decision.actions == Actions::BOTH {
+        return None;
+    }
+    match packet.family {
+        Family::V4 => rewrite::<PlainV4>(context, frame, &headers, (slot, decision), exit),
+        Family::V6 => rewrite::<PlainV6>(context, frame, &headers, (slot, decision), exit),
+    }
+}
+
+/// The last stages but transmit, for plain headers.
 #[inline(always)]
 fn rewrite<Ip: PlainIp>(
     context: Context<'_>,
     frame: &mut Frame,
-    lead: &Lead,
+    headers: &PlainHeaders,
     (slot, decision): (&Slot, Decision),
     exit: Exit<'_>,
 ) -> Option<()> {
-    let headers = &lead.headers;
     let (packets, largest) = sizes(frame, headers);
     if largest > exit.mtu() {
         return None;
@@ -274,7 +355,7 @@ fn rewrite<Ip: PlainIp>(
     if !can_rewrite_plain::<Ip>(head, headers.protocol, covered) {
         return None;
     }
-    let deltas = slot.checksum_deltas();
+    let adjustments = slot.adjustments();
     if decision.actions != Actions::NONE {
         let address = match Ip::VERSION {
             PlainVersion::V4 => slot.translated_v4(),
@@ -283,10 +364,10 @@ fn rewrite<Ip: PlainIp>(
         let to = Endpoint { address, port: decision.translated_port };
         let is_destination = decision.actions == Actions::DESTINATION;
         let side = if is_destination { Side::Destination } else { Side::Source };
-        translate_plain::<Ip>(head, (headers.protocol, covered), (side, to), deltas);
+        translate_plain::<Ip>(head, (headers.protocol, covered), (side, to), adjustments);
     }
-    // Without a translation, the delta is none.
-    take_plain_hop::<Ip>(head, deltas.0);
+    // Without a translation, there is nothing to adjust.
+    take_plain_hop::<Ip>(head, adjustments.addresses);
     exit.write_macs(head);
     frame.set_end(ETHERNET_HEADER + headers.ip_len as usize);
     slot.touch(packets, headers.ip_len.into(), context.tenths);

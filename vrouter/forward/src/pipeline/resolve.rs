@@ -203,7 +203,9 @@ fn connection(context: Context<'_>, arrived: &Arrived, plan: &Plan<'_>) -> NewCo
     let old_source = Endpoint { address: key.source, port: key.source_port };
     let old_destination = Endpoint { address: key.destination, port: key.destination_port };
     let new_source = plan.source.unwrap_or(old_source);
-    let new_destination = plan.service.map_or(old_destination, |(_, member)| Endpoint { address: member.address, port: member.port });
+    let new_destination = plan
+        .service
+        .map_or(old_destination, |(_, member)| Endpoint { address: member.address, port: member.port });
     let (new_source, new_destination) = symmetric_ids(key.protocol, new_source, new_destination);
     let actions = match (plan.source.is_some(), plan.service.is_some()) {
         (false, false) => Actions::NONE,
@@ -265,12 +267,7 @@ fn plan_plain(vrf: VrfId, next_hop: &NextHop, hash: u64, way_back: PackedNextHop
 
 /// A pod that reaches itself through a service must see another's address, or its answer would never come back through
 /// the router: its gateway's.
-fn hairpin_source(
-    context: Context<'_>,
-    vrf: VrfId,
-    key: &FlowKey,
-    member: &MemberEntry,
-) -> Option<Endpoint> {
+fn hairpin_source(context: Context<'_>, vrf: VrfId, key: &FlowKey, member: &MemberEntry) -> Option<Endpoint> {
     if member.address != key.source {
         return None;
     }

@@ -2,7 +2,7 @@
 //! to one, so its counters are written once.
 
 use crate::counters::WorkerCounters;
-use crate::frame::{Ingress, PortId};
+use crate::frame::{Frame, Ingress, PortId};
 
 /// What a burst adds to its worker's counters.
 #[derive(Debug, Default)]
@@ -12,30 +12,44 @@ pub(super) struct Tally {
     forwarded: u64,
     received_from: Vec<PortRun>,
     sent_to: Vec<PortRun>,
+    /// The one that goes on.
+    sending: PortRun,
 }
 
 /// Frames that follow each other at one port.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PortRun {
+#[derive(Debug, Clone, Copy, Default)]
+struct PortRun {
     port: PortId,
     frames: u64,
     bytes: u64,
 }
 
 impl Tally {
-    /// Notes frames of one ingress that came in, so many of them super-frames.
-    pub(super) fn received(&mut self, ingress: Ingress, frames: u64, super_frames: u64, bytes: u64) {
+    /// Notes frames that came in at one ingress.
+    pub(super) fn received(&mut self, ingress: Ingress, received: &[Frame]) {
+        let super_frames = received.iter().filter(|frame| frame.offload.segmentation.is_some());
+        self.super_frames += super_frames.count() as u64;
+        let (frames, bytes) = (received.len() as u64, received.iter().map(|frame| frame.len() as u64).sum());
         self.received += frames;
-        self.super_frames += super_frames;
         if let Ingress::Port(port) = ingress {
             self.received_from.push(PortRun { port, frames, bytes });
         }
     }
 
-    /// Notes frames that leave by one port.
-    pub(super) fn sent(&mut self, run: PortRun) {
-        self.forwarded += run.frames;
-        self.sent_to.push(run);
+    /// Notes a frame that leaves by this port.
+    #[inline(always)]
+    pub(super) fn sent(&mut self, port: PortId, bytes: u32) {
+        if self.sending.port != port {
+            self.change_port(port);
+        }
+        self.sending.frames += 1;
+        self.sending.bytes += u64::from(bytes);
+    }
+
+    #[inline(never)]
+    fn change_port(&mut self, port: PortId) {
+        self.forwarded += self.sending.frames;
+        self.sent_to.push(std::mem::replace(&mut self.sending, PortRun { port, ..PortRun::default() }));
     }
 
     /// Notes a frame that leaves by a tunnel.
@@ -46,27 +60,11 @@ impl Tally {
 
     /// Writes all of it. The tally is at nothing again.
     pub(super) fn settle(&mut self, counters: &WorkerCounters) {
+        self.change_port(PortId::default());
         counters.received.add(std::mem::take(&mut self.received));
         counters.super_frames_received.add(std::mem::take(&mut self.super_frames));
         counters.forwarded.add(std::mem::take(&mut self.forwarded));
         self.received_from.drain(..).for_each(|run| counters.rx(run.port, run.frames, run.bytes));
         self.sent_to.drain(..).for_each(|run| counters.tx(run.port, run.frames, run.bytes));
-    }
-}
-
-impl PortRun {
-    /// One frame more, at this port; returns the run that is over, if it is another port than before.
-    #[inline(always)]
-    pub(super) fn go_on(&mut self, port: PortId, bytes: u32) -> Option<Self> {
-        let over = (self.port != port).then(|| std::mem::replace(self, Self { port, ..Self::default() }));
-        self.frames += 1;
-        self.bytes += u64::from(bytes);
-        over
-    }
-}
-
-impl Default for PortRun {
-    fn default() -> Self {
-        Self { port: PortId(0), frames: 0, bytes: 0 }
     }
 }

@@ -9,7 +9,7 @@ use super::drops::DropSample;
 use super::fast_path::{Lead, Leads, Left, forward_established};
 use super::fragments::Fragments;
 use super::limiter::Limiters;
-use super::tally::{PortRun, Tally};
+use super::tally::Tally;
 use super::{Burst, Context, DroppedPacket, Outcome, Shared, arp};
 use crate::counters::WorkerCounters;
 use crate::flow::{WorkerFlows, tenths};
@@ -80,9 +80,36 @@ impl Worker {
         observer: &mut O,
     ) {
         let context = Context { now, tenths: tenths(now), snapshot };
-        burst.frames.iter().for_each(|frame| observer.observe(Event::Received(frame)));
         let mut leads = std::mem::take(&mut self.leads);
         leads.follow(context, &self.shared.flows, &burst.frames, &mut self.tally);
+        self.process_led(context, &leads, burst, observer);
+        self.leads = leads;
+    }
+
+    /// [`Worker::process`], the long way for every frame: the measure of what the short way does.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn process_the_long_way<O: Observer>(
+        &mut self,
+        now: Time,
+        snapshot: &Snapshot,
+        burst: &mut Burst,
+        observer: &mut O,
+    ) {
+        let context = Context { now, tenths: tenths(now), snapshot };
+        let mut leads = std::mem::take(&mut self.leads);
+        leads.follow_none(&burst.frames, &mut self.tally);
+        self.process_led(context, &leads, burst, observer);
+        self.leads = leads;
+    }
+
+    fn process_led<O: Observer>(
+        &mut self,
+        context: Context<'_>,
+        leads: &Leads,
+        burst: &mut Burst,
+        observer: &mut O,
+    ) {
+        burst.frames.iter().for_each(|frame| observer.observe(Event::Received(frame)));
         let Burst { frames, spare } = burst;
         let mut frames = &mut frames[..];
         for (run, leads) in leads.runs() {
@@ -90,11 +117,12 @@ impl Worker {
             match run.version {
                 Some(PlainVersion::V4) => self.forward::<PlainV4, O>(context, those, leads, spare, observer),
                 Some(PlainVersion::V6) => self.forward::<PlainV6, O>(context, those, leads, spare, observer),
-                None => those.iter_mut().for_each(|frame| self.take_long_way(context, frame, spare, observer)),
+                None => {
+                    those.iter_mut().for_each(|frame| self.take_long_way(context, frame, spare, observer))
+                }
             }
             frames = rest;
         }
-        self.leads = leads;
         self.tally.settle(&self.shared.counters[self.id]);
         for frame in self.made.iter().filter(|frame| frame.counted_as == CountedAs::Made) {
             observer.observe(Event::Made(frame));
@@ -112,18 +140,15 @@ impl Worker {
         spare: &mut Vec<Frame>,
         observer: &mut O,
     ) {
-        let mut leads = leads.iter();
-        let mut sent = PortRun::default();
-        for frame in frames {
-            match leads.next().and_then(|lead| forward_established::<Ip>(context, frame, lead)) {
-                Some(Left::ByPort(port, bytes)) => {
-                    if let Some(over) = sent.go_on(port, bytes) {
-                        self.tally.sent(over);
-                    }
-                }
+        for (frame, lead) in frames.iter_mut().zip(leads) {
+            match forward_established::<Ip>(context, frame, lead) {
+                Some(Left::ByPort(port, bytes)) => self.tally.sent(port, bytes),
                 Some(Left::ByTunnel) => self.tally.tunnelled(),
                 None => {
-                    self.take_long_way(context, frame, spare, observer);
+                    match lead.arrived::<Ip>(context, frame) {
+                        Some(arrived) => self.finish(context, frame, &Staged::Ip(arrived), spare, observer),
+                        None => self.take_long_way(context, frame, spare, observer),
+                    }
                     continue;
                 }
             }
@@ -131,7 +156,6 @@ impl Worker {
                 observer.observe(Event::Forwarded(frame, egress));
             }
         }
-        self.tally.sent(sent);
     }
 
     /// Takes a frame through every stage.
@@ -144,7 +168,19 @@ impl Worker {
         observer: &mut O,
     ) {
         let staged = stage(context, frame, |key| self.shared.flows.hash(key));
-        let outcome = self.decide(context, frame, &staged, spare, observer);
+        self.finish(context, frame, &staged, spare, observer);
+    }
+
+    /// Takes a frame through the stages behind the one that found its sender.
+    fn finish<O: Observer>(
+        &mut self,
+        context: Context<'_>,
+        frame: &mut Frame,
+        staged: &Staged,
+        spare: &mut Vec<Frame>,
+        observer: &mut O,
+    ) {
+        let outcome = self.decide(context, frame, staged, spare, observer);
         self.account(context, frame, outcome, observer);
     }
 

@@ -3,7 +3,8 @@
 use vrouter_objects::IpProtocol;
 
 use super::Endpoint;
-use crate::checksum::{Delta, udp_checksum};
+use crate::checksum::{Adjustment, udp_checksum};
+use crate::flow::Adjustments;
 use crate::frame::Covered;
 use crate::parse::{ETHERNET_HEADER, Head, PlainIp, PlainVersion};
 
@@ -32,13 +33,13 @@ pub(crate) fn can_rewrite_plain<Ip: PlainIp>(head: &Head, protocol: IpProtocol, 
     head[ETHERNET_HEADER + Ip::HOPS] > 1 && !is_missing
 }
 
-/// Puts an endpoint in place of one of a plain packet's, which changes checksums by `addresses` and `ports`.
+/// Puts an endpoint in place of one of a plain packet's.
 #[inline(always)]
 pub(crate) fn translate_plain<Ip: PlainIp>(
     head: &mut Head,
     (protocol, covered): (IpProtocol, Covered),
     (side, to): (Side, Endpoint),
-    (addresses, ports): (Delta, Delta),
+    adjustments: Adjustments,
 ) {
     let transport = ETHERNET_HEADER + Ip::LEN;
     let (address_at, port_at) = match side {
@@ -50,26 +51,35 @@ pub(crate) fn translate_plain<Ip: PlainIp>(
         put_double(head, address_at + 4 * number, part);
     }
     put_word(head, port_at, to.port);
-    let at = transport + if protocol == IpProtocol::TCP { TCP_CHECKSUM } else { UDP_CHECKSUM };
-    let old = get_word(head, at);
-    let new = match covered {
-        Covered::PseudoHeader => addresses.apply_to_sum(old),
-        _ if protocol == IpProtocol::TCP => addresses.and(ports).apply(old),
-        // There is none (RFC 768).
-        _ if old == 0 => 0,
-        _ => udp_checksum(addresses.and(ports).apply(old)),
-    };
-    put_word(head, at, new);
+    let Adjustments { addresses, endpoints } = adjustments;
+    match (protocol, covered) {
+        (IpProtocol::TCP, Covered::All) => adjust(head, transport + TCP_CHECKSUM, |old| endpoints.apply(old)),
+        (IpProtocol::TCP, Covered::PseudoHeader) => {
+            adjust(head, transport + TCP_CHECKSUM, |old| addresses.apply_to_sum(old));
+        }
+        (_, Covered::All) => adjust(head, transport + UDP_CHECKSUM, |old| match old {
+            // There is none (RFC 768).
+            [0, 0] => old,
+            _ => udp_checksum(u16::from_be_bytes(endpoints.apply(old))).to_be_bytes(),
+        }),
+        (_, Covered::PseudoHeader) => {
+            adjust(head, transport + UDP_CHECKSUM, |old| addresses.apply_to_sum(old));
+        }
+    }
 }
 
-/// Takes one hop off a plain packet, whose IP header changed by `delta` before.
+/// Takes one hop off a plain packet, the sum over whose addresses changed by this.
 #[inline(always)]
-pub(crate) fn take_plain_hop<Ip: PlainIp>(head: &mut Head, delta: Delta) {
+pub(crate) fn take_plain_hop<Ip: PlainIp>(head: &mut Head, addresses: Adjustment) {
     head[ETHERNET_HEADER + Ip::HOPS] = head[ETHERNET_HEADER + Ip::HOPS].wrapping_sub(1);
     if Ip::VERSION == PlainVersion::V4 {
-        let at = ETHERNET_HEADER + IPV4_CHECKSUM;
-        put_word(head, at, delta.and(Delta::HOP).apply(get_word(head, at)));
+        adjust(head, ETHERNET_HEADER + IPV4_CHECKSUM, |old| Adjustment::HOP.apply(addresses.apply(old)));
     }
+}
+
+#[inline(always)]
+fn adjust(head: &mut Head, at: usize, change: impl FnOnce([u8; 2]) -> [u8; 2]) {
+    [head[at], head[at + 1]] = change([head[at], head[at + 1]]);
 }
 
 #[inline(always)]

@@ -81,9 +81,26 @@ impl Node {
     /// # Panics
     /// If the counters do not account for every frame.
     pub fn process(&mut self, now: Time, frames: impl IntoIterator<Item = Frame>) -> Vec<Frame> {
+        self.take(now, frames, Worker::process)
+    }
+
+    /// [`Node::process`], without the short way of established flows.
+    ///
+    /// # Panics
+    /// If the counters do not account for every frame.
+    pub fn process_the_long_way(&mut self, now: Time, frames: impl IntoIterator<Item = Frame>) -> Vec<Frame> {
+        self.take(now, frames, Worker::process_the_long_way)
+    }
+
+    fn take(
+        &mut self,
+        now: Time,
+        frames: impl IntoIterator<Item = Frame>,
+        way: fn(&mut Worker, Time, &Snapshot, &mut Burst, &mut NoObserver),
+    ) -> Vec<Frame> {
         self.burst.frames.extend(frames);
         self.worker.begin_burst();
-        self.worker.process(now, &self.snapshot, &mut self.burst, &mut NoObserver);
+        way(&mut self.worker, now, &self.snapshot, &mut self.burst, &mut NoObserver);
         self.worker.idle();
         let totals = self.shared.totals();
         assert!(totals.are_conserved(), "frames unaccounted for: {totals:#?}\n{}", self.flows_text(now));

@@ -192,8 +192,14 @@ impl Snapshot {
         self.port_of.get(vmi).map(Arc::as_ref)
     }
 
-    pub(super) fn fip_at(&self, vrf: VrfId, address: Address) -> Option<FloatingIpId> {
+    /// The floating IP at this address of a network.
+    pub fn fip_at(&self, vrf: VrfId, address: Address) -> Option<FloatingIpId> {
         self.vrf(vrf)?.floating_ip(address).map(|fip| fip.id)
+    }
+
+    /// The next hop of a network's longest route that matches the address.
+    pub fn next_hop(&self, vrf: VrfId, address: Address) -> Option<&NextHop> {
+        self.vrf(vrf)?.route(address)
     }
 
     /// The epoch that changes since the last publication will bear.
