@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::name::LabName;
 use crate::object::Name;
-use crate::state::Readiness;
+use crate::state::{Readiness, Vxlan};
 
 /// A cluster on one machine: nodes and pods as network namespaces, Kubernetes YAML from a folder.
 #[derive(Debug, Parser)]
@@ -115,6 +115,9 @@ pub struct Up {
     /// Worker threads of each vRouter.
     #[arg(long)]
     pub workers: Option<u16>,
+    /// How each vRouter's packets get into tunnels.
+    #[arg(long)]
+    pub vxlan: Option<Vxlan>,
     /// Manifests to apply at once.
     #[arg(long, value_name = "DIR")]
     pub manifests: Option<PathBuf>,
@@ -178,7 +181,7 @@ mod tests {
         Cli::command().debug_assert();
         for line in [
             "lab up",
-            "lab --name x up --nodes 3 --kernel-nodes 1 --workers 2 --manifests d",
+            "lab --name x up --nodes 3 --kernel-nodes 1 --workers 2 --vxlan device --manifests d",
             "lab down --name x",
             "lab status -o json",
             "lab apply -f a.yaml",

@@ -57,6 +57,14 @@ fn virtual_addresses(load_balancer: &Value) -> Option<(Name, Vec<IpAddr>)> {
     Some((name, addresses))
 }
 
+/// How many service addresses a node translates.
+pub fn floating_ips(lab: &LabName, node: &str) -> Result<usize> {
+    let line = Line::open(&node::socket(lab, node))?;
+    let mut client = NodeClient::new(line.channel());
+    let pieces = line.all(client.floating_ips(TableRequest {}))?;
+    Ok(pieces.iter().map(|piece| piece.floating_ips.len()).sum())
+}
+
 /// A node as the end of other nodes' tunnels: of a kernel node the lab itself knows, one of ours is asked.
 pub fn peer(lab: &LabName, node: &Node) -> Result<Peer> {
     match &node.data_path {

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use ipnet::IpNet;
 
 use crate::cni;
-use crate::netns;
+use crate::netns::{self, Netns};
 use crate::shell::run;
 use crate::state::{KernelBlocks, Node, Pod};
 use crate::underlay::OVERLAY_MTU;
@@ -76,24 +76,29 @@ pub fn attach(
     taken: &BTreeSet<IpAddr>,
 ) -> Result<Vec<IpAddr>> {
     let addresses = free_addresses(blocks, taken)?;
-    let device = device(pod);
+    join_pod((&node.netns, &device(pod)), &pod.netns, &addresses)?;
+    Ok(addresses)
+}
+
+/// Joins a pod's namespace to a node by a veth pair whose end on the node is called so.
+pub fn join_pod((node, device): (&Netns, &str), pod: &Netns, addresses: &[IpAddr]) -> Result<()> {
     let inside = cni::INTERFACE;
-    netns::join((&node.netns, &device), (&pod.netns, inside), OVERLAY_MTU)?;
+    netns::join((node, device), (pod, inside), OVERLAY_MTU)?;
     let (ipv4, ipv6) = GATEWAYS;
-    node.netns.ip_batch(&format!(
+    node.ip_batch(&format!(
         "addr add {ipv4}/32 dev {device}\n\
          addr add {ipv6}/64 dev {device} nodad\n"
     ))?;
-    for address in &addresses {
+    for address in addresses {
         let host = IpNet::from(*address);
         let (gateway, quickly) = if address.is_ipv4() { (ipv4, "") } else { (ipv6, "nodad") };
-        node.netns.ip(&format!("route add {host} dev {device}"))?;
-        pod.netns.ip_batch(&format!(
+        node.ip(&format!("route add {host} dev {device}"))?;
+        pod.ip_batch(&format!(
             "addr add {host} dev {inside} {quickly}\n\
              route add default via {gateway} dev {inside} onlink\n"
         ))?;
     }
-    Ok(addresses)
+    Ok(())
 }
 
 /// The node's end of a pod's veth pair; unique on the node, and short enough for the kernel.
@@ -102,7 +107,7 @@ fn device(pod: &Pod) -> String {
 }
 
 /// The lowest free place of both blocks: the same last number in both families.
-fn free_addresses(blocks: &KernelBlocks, taken: &BTreeSet<IpAddr>) -> Result<Vec<IpAddr>> {
+pub fn free_addresses(blocks: &KernelBlocks, taken: &BTreeSet<IpAddr>) -> Result<Vec<IpAddr>> {
     // The first address stands for the node, the second is left to a gateway.
     let place = |number: u8| -> [IpAddr; 2] {
         let ipv4 = u32::from(blocks.ipv4.network()) + u32::from(number);

@@ -72,6 +72,9 @@ pub fn start(lab: &Lab, node: &Node) -> Result<Process> {
     if let Some(workers) = lab.state.workers {
         command.args(["--workers", &workers.to_string()]);
     }
+    if let Some(vxlan) = lab.state.vxlan {
+        command.args(["--vxlan", vxlan.as_str()]);
+    }
     let marker = lab.name.to_string();
     start_and_await(&command, (MARKER, &marker), &directory.join("log"), "vrouter ready")
 }

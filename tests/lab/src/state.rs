@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use clap::ValueEnum;
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,9 @@ use crate::workload::{Template, Workload};
 pub struct State {
     /// The worker threads each vRouter is told to use; `None`: its own default.
     pub workers: Option<u16>,
+    /// How each vRouter's packets get into tunnels; `None`: as it does by default.
+    #[serde(default)]
+    pub vxlan: Option<Vxlan>,
     /// The controller's process, while it is to run.
     pub controller: Option<Process>,
     /// The nodes, in order.
@@ -28,6 +32,25 @@ pub struct State {
     /// Which file each object came from.
     #[serde(with = "pairs")]
     pub sources: BTreeMap<ObjectKey, String>,
+}
+
+/// How a vRouter's packets get into tunnels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub enum Vxlan {
+    /// By UDP sockets of its own.
+    Sockets,
+    /// Through the kernel's vxlan devices.
+    Device,
+}
+
+impl Vxlan {
+    /// As the vRouter's option says it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sockets => "sockets",
+            Self::Device => "device",
+        }
+    }
 }
 
 impl State {

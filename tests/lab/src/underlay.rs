@@ -79,15 +79,21 @@ fn ipv6(place: u8) -> Ipv6Addr {
 /// Makes the namespaces of the underlay and of everything on it, and joins them.
 pub fn build(name: &LabName, nodes: &[Node]) -> Result<()> {
     let underlay = name.netns(&Part::Underlay);
+    join(&underlay, nodes)?;
+    for (part, place) in [(Part::Control, CONTROL), (Part::Client, CLIENT)] {
+        add(&underlay, &name.netns(&part), &part.to_string(), ipv4(place), ipv6(place))?;
+    }
+    Ok(())
+}
+
+/// Makes an underlay that these nodes alone are on, with their namespaces.
+pub fn join(underlay: &Netns, nodes: &[Node]) -> Result<()> {
     underlay.create()?;
     underlay
         .ip(&format!("link add bridge mtu {MTU} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"))?;
     underlay.ip("link set bridge up")?;
     for node in nodes {
-        add(&underlay, &node.netns, &node.name, node.ipv4, node.ipv6)?;
-    }
-    for (part, place) in [(Part::Control, CONTROL), (Part::Client, CLIENT)] {
-        add(&underlay, &name.netns(&part), &part.to_string(), ipv4(place), ipv6(place))?;
+        add(underlay, &node.netns, &node.name, node.ipv4, node.ipv6)?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::control::{Security, Target, TargetError};
+use crate::io_plane::TunnelKind;
 
 /// The vRouter of one node: attaches pods, forwards their packets, translates Services.
 #[derive(Debug, Parser)]
@@ -47,7 +48,11 @@ struct Settings {
     /// The address that tunnels to this node end at. Default: as the controller says of this node.
     #[arg(long, value_name = "IP")]
     vtep_address: Option<IpAddr>,
-    /// Forwarding threads. Default: one per core, at most 4.
+    /// How packets get into tunnels: by UDP sockets of the router's own, or through the kernel's vxlan devices. Default:
+    /// sockets.
+    #[arg(long, value_name = "KIND")]
+    vxlan: Option<TunnelKind>,
+    /// Forwarding threads. Default: one for every two cores, at least 1 and at most 4.
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
     /// What is to outlive a restart. Default: /var/lib/vrouter.
@@ -76,6 +81,8 @@ pub struct Config {
     pub control: Target,
     /// The VTEP address, where it is not the controller that says it.
     pub vtep_address: Option<IpAddr>,
+    /// How packets get into tunnels.
+    pub vxlan: TunnelKind,
     /// Forwarding threads.
     pub workers: usize,
     /// What is to outlive a restart.
@@ -130,7 +137,8 @@ pub enum ConfigError {
     Control(#[from] TargetError),
 }
 
-/// The most workers that are started unasked: more cores are better left to pods.
+/// The most workers that are started unasked. On a small machine it is one for every two cores: a worker, a sender and a
+/// receiver share them, and with one worker the answers of a flow are read by the thread that has its buffers warm.
 const DEFAULT_WORKERS: usize = 4;
 /// Queues of a TAP device that the kernel allows.
 const MAX_WORKERS: usize = 256;
@@ -174,6 +182,7 @@ impl Settings {
             tls_cert: self.tls_cert.or(other.tls_cert),
             tls_key: self.tls_key.or(other.tls_key),
             vtep_address: self.vtep_address.or(other.vtep_address),
+            vxlan: self.vxlan.or(other.vxlan),
             workers: self.workers.or(other.workers),
             state_dir: self.state_dir.or(other.state_dir),
             run_dir: self.run_dir.or(other.run_dir),
@@ -187,7 +196,7 @@ impl Settings {
         let control = self.control.clone().ok_or(ConfigError::Missing("control"))?;
         let security = self.security(&control)?;
         let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let workers = self.workers.unwrap_or(cores.min(DEFAULT_WORKERS));
+        let workers = self.workers.unwrap_or((cores / 2).clamp(1, DEFAULT_WORKERS));
         if !(1..=MAX_WORKERS).contains(&workers) {
             return Err(ConfigError::Value {
                 flag: "workers",
@@ -203,6 +212,7 @@ impl Settings {
             node: self.node.filter(|name| !name.is_empty()).ok_or(ConfigError::Missing("node"))?,
             control: Target::new(&control, security)?,
             vtep_address: self.vtep_address,
+            vxlan: self.vxlan.unwrap_or(TunnelKind::Sockets),
             workers,
             state_dir: self.state_dir.unwrap_or_else(|| "/var/lib/vrouter".into()),
             run_dir: self.run_dir.unwrap_or_else(|| "/run/vrouter".into()),
@@ -263,10 +273,16 @@ mod tests {
     fn the_file_fills_in_what_the_flags_do_not_say() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("vrouter.yaml");
-        fs::write(&path, "node: from-file\nworkers: 3\ninsecure: true\ncontrol: http://127.0.0.1:1\n")
-            .unwrap();
+        fs::write(
+            &path,
+            "node: from-file\nworkers: 3\nvxlan: device\ninsecure: true\ncontrol: http://127.0.0.1:1\n",
+        )
+        .unwrap();
         let config = resolve(&format!("--config {} --node from-flag", path.display())).unwrap();
-        assert_eq!((config.node.as_str(), config.workers), ("from-flag", 3));
+        assert_eq!(
+            (config.node.as_str(), config.workers, config.vxlan),
+            ("from-flag", 3, TunnelKind::Device)
+        );
         fs::write(&path, "").unwrap();
         assert_eq!(resolve(&format!("{LAB} --config {}", path.display())).unwrap().node, "n1");
     }

@@ -5,16 +5,29 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use clap::ValueEnum;
 use futures::TryStreamExt;
 use rtnetlink::packet_route::link::LinkAttribute;
+use serde::Deserialize;
 use vrouter_forward::frame::{PortId, Time};
 use vrouter_forward::{DroppedPacket, Epoch, Shared, Snapshot};
-use vrouter_io::{DataPath, DataPathConfig, FlowFile, IoError, Tap, TapSpec, boot_time};
+use vrouter_io::{DataPath, DataPathConfig, FlowFile, IoError, Tap, TapSpec, TunnelEnd, boot_time};
 
-use crate::plane::{DataPlane, Device, PlaneError};
+use crate::plane::{DataPlane, Device, PlaneError, Tunnels};
+use crate::tunnel_devices::{self, TunnelDeviceError};
 
 /// How many dropped packets are shown.
 const DROPS_SHOWN: usize = 1000;
+
+/// How packets get into tunnels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TunnelKind {
+    /// By UDP sockets of the router's own.
+    Sockets,
+    /// Through a vxlan device of the kernel for each network.
+    Device,
+}
 
 /// The workers with their TAPs, sockets and flow table.
 pub struct IoPlane {
@@ -22,6 +35,7 @@ pub struct IoPlane {
     flows: FlowFile,
     /// One for each worker.
     queues: u16,
+    tunnel_kind: TunnelKind,
     drops: Mutex<VecDeque<DroppedPacket>>,
     /// Ports whose device has vanished, until somebody asks.
     unplugged: Mutex<BTreeSet<PortId>>,
@@ -29,16 +43,37 @@ pub struct IoPlane {
 
 impl IoPlane {
     /// Starts the workers on a first snapshot.
-    pub fn start(flows: FlowFile, shared: Arc<Shared>, first: Arc<Snapshot>) -> Result<Self, IoError> {
+    pub fn start(
+        flows: FlowFile,
+        shared: Arc<Shared>,
+        first: Arc<Snapshot>,
+        tunnel_kind: TunnelKind,
+    ) -> Result<Self, PlaneError> {
+        if tunnel_kind == TunnelKind::Sockets {
+            // A router that was killed may have left some, and they would keep the port from us.
+            tunnel_devices::remove_all()?;
+        }
         // There are never more workers than a TAP has queues.
         let queues = u16::try_from(shared.workers()).unwrap_or(u16::MAX);
         let data_path = DataPath::start(DataPathConfig::default(), shared, first)?;
-        Ok(Self { data_path, flows, queues, drops: Mutex::default(), unplugged: Mutex::default() })
+        Ok(Self {
+            data_path,
+            flows,
+            queues,
+            tunnel_kind,
+            drops: Mutex::default(),
+            unplugged: Mutex::default(),
+        })
     }
 
-    /// Stops the workers. TAPs stay, as do flows.
+    /// Stops the workers. TAPs stay, as do flows; devices that carry tunnels go, as sockets would.
     pub fn stop(self) {
         self.data_path.stop();
+        if self.tunnel_kind == TunnelKind::Device
+            && let Err(error) = tunnel_devices::remove_all()
+        {
+            tracing::error!("{error}");
+        }
     }
 
     /// The ports whose device has vanished, with those that the workers have noticed since.
@@ -56,6 +91,12 @@ impl IoPlane {
             mac: device.mac,
             mtu: device.mtu,
         }
+    }
+}
+
+impl From<TunnelDeviceError> for PlaneError {
+    fn from(error: TunnelDeviceError) -> Self {
+        Self::new(&error)
     }
 }
 
@@ -99,8 +140,15 @@ impl DataPlane for IoPlane {
         std::mem::take(&mut *self.unplugged()).into_iter().collect()
     }
 
-    fn set_vtep(&self, address: IpAddr) -> Result<(), PlaneError> {
-        Ok(self.data_path.set_vtep(address)?)
+    fn set_tunnels(&self, tunnels: &Tunnels) -> Result<(), PlaneError> {
+        let end = match self.tunnel_kind {
+            TunnelKind::Sockets => TunnelEnd::Sockets(tunnels.vtep.address),
+            TunnelKind::Device => {
+                let peers = tunnels.peers.iter().map(|(mac, address)| (*mac, *address)).collect();
+                TunnelEnd::Devices { devices: tunnel_devices::follow(tunnels)?, peers: Arc::new(peers) }
+            }
+        };
+        Ok(self.data_path.set_tunnel_end(&end)?)
     }
 
     fn underlay_mtu(&self, vtep: IpAddr) -> Result<u32, PlaneError> {

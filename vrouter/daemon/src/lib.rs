@@ -4,7 +4,8 @@
 //! - [`control`] is the channel to the controller.
 //! - [`api`] is the unix socket for the CNI plugin and for `vrctl`.
 //! - [`addressing`] gives out addresses; [`attachment`] is what a pod has got.
-//! - [`plane`] is the seam to the data path, [`io_plane`] the data path behind it; [`state`] is what is on disk.
+//! - [`plane`] is the seam to the data path, [`io_plane`] the data path behind it, [`tunnel_devices`] the kernel's devices
+//!   that may carry its tunnels; [`state`] is what is on disk.
 //! - [`lock`] keeps two nodes from sharing what is one node's own.
 //! - [`node`] puts it all together and takes it apart again.
 
@@ -21,6 +22,7 @@ pub mod plane;
 pub mod state;
 #[cfg(test)]
 mod testing;
+pub mod tunnel_devices;
 pub mod underlay;
 
 /// An error with everything that led to it, in one line.

@@ -87,7 +87,7 @@ fn build(config: &Config, state_directory: &OwnDirectory) -> Result<(Arc<Agent>,
     let shared = Shared::new(flows, config.workers, ForwardConfig::default());
 
     let first = restored.state.tables.publish(flow_file.next_epoch());
-    let plane = Arc::new(IoPlane::start(flow_file, Arc::clone(&shared), first)?);
+    let plane = Arc::new(IoPlane::start(flow_file, Arc::clone(&shared), first, config.vxlan)?);
     let agent = Agent::new(identity, files, plane.clone(), shared, restored);
     Ok((agent, plane))
 }

@@ -1,12 +1,13 @@
 //! The seam between the agent and the machine: what the agent asks of the data path and of the kernel.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use thiserror::Error;
 use vrouter_forward::frame::{PortId, Time};
 use vrouter_forward::{DroppedPacket, Epoch, Snapshot};
-use vrouter_objects::MacAddress;
+use vrouter_objects::{MacAddress, Vni};
 
 use crate::attachment::NetworkNamespace;
 
@@ -27,8 +28,8 @@ pub trait DataPlane: Send + Sync + 'static {
     /// Ports whose device has vanished since this was last asked. They are served no more.
     fn unplugged_ports(&self) -> Vec<PortId>;
 
-    /// Tunnels end at this address of the node.
-    fn set_vtep(&self, address: IpAddr) -> Result<(), PlaneError>;
+    /// Tunnels are to be so. Of what is so already, nothing happens.
+    fn set_tunnels(&self, tunnels: &Tunnels) -> Result<(), PlaneError>;
 
     /// The MTU of the link that has this address.
     fn underlay_mtu(&self, vtep: IpAddr) -> Result<u32, PlaneError>;
@@ -38,6 +39,26 @@ pub trait DataPlane: Send + Sync + 'static {
 
     /// The last packets that were dropped, oldest first.
     fn recent_drops(&self) -> Vec<DroppedPacket>;
+}
+
+/// Where tunnels to a node end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vtep {
+    /// Its address.
+    pub address: IpAddr,
+    /// The largest IP packet that still fits into a tunnel from here.
+    pub pod_mtu: u16,
+}
+
+/// This node's tunnels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tunnels {
+    /// Where those to this node end.
+    pub vtep: Vtep,
+    /// The networks they carry.
+    pub networks: BTreeSet<Vni>,
+    /// Where the other nodes are: by the MAC address of their tunnel end.
+    pub peers: BTreeMap<MacAddress, IpAddr>,
 }
 
 /// An interface's device inside its pod.

@@ -20,7 +20,7 @@ use vrouter_proto::{Digest, object_digest, v1};
 use crate::agent::{Agent, Applied, Assignment, AttachError, AttachRequest, Drift, Identity, Restored};
 use crate::attachment::{Attachment, ContainerInterface};
 use crate::control::{Base, Update, WireKey};
-use crate::plane::{DataPlane, Device, PlaneError};
+use crate::plane::{DataPlane, Device, PlaneError, Tunnels};
 use crate::state::{StateFiles, make_private_directory};
 
 /// A data path that remembers what it was told.
@@ -42,7 +42,7 @@ pub(crate) struct FakePlane {
 pub(crate) enum Told {
     Publish,
     OpenPort(PortId),
-    SetVtep(IpAddr),
+    SetTunnels(IpAddr),
 }
 
 impl DataPlane for FakePlane {
@@ -77,8 +77,8 @@ impl DataPlane for FakePlane {
         std::mem::take(&mut *self.unplugged.lock().unwrap())
     }
 
-    fn set_vtep(&self, address: IpAddr) -> Result<(), PlaneError> {
-        self.told.lock().unwrap().push(Told::SetVtep(address));
+    fn set_tunnels(&self, tunnels: &Tunnels) -> Result<(), PlaneError> {
+        self.told.lock().unwrap().push(Told::SetTunnels(tunnels.vtep.address));
         self.refuses_tunnels.lock().unwrap().clone().map_or(Ok(()), |reason| Err(PlaneError(reason)))
     }
 

@@ -10,7 +10,7 @@ use vrouter_forward::{DroppedPacket, Shared, Snapshot, Worker};
 
 use crate::IoError;
 use crate::tap::Tap;
-use crate::vxlan::TunnelSockets;
+use crate::vxlan::{DeviceSockets, SocketTunnel, Tunnel, TunnelEnd};
 use crate::worker::{Answer, Command, Common, WorkerThread};
 
 /// The port of VXLAN (RFC 7348 section 8).
@@ -22,8 +22,6 @@ const DROPS_KEPT: usize = 1024;
 /// How the data path is to be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataPathConfig {
-    /// This node's tunnel end, if it is known yet.
-    pub vtep: Option<IpAddr>,
     /// The UDP port of tunnels, here and at the other end.
     pub vxlan_port: u16,
     /// The cores that workers are pinned to, in turn. None: the scheduler places them.
@@ -32,7 +30,7 @@ pub struct DataPathConfig {
 
 impl Default for DataPathConfig {
     fn default() -> Self {
-        Self { vtep: None, vxlan_port: VXLAN_PORT, cores: Vec::new() }
+        Self { vxlan_port: VXLAN_PORT, cores: Vec::new() }
     }
 }
 
@@ -42,8 +40,15 @@ pub struct DataPath {
     workers: Vec<WorkerThread>,
     common: Arc<Common>,
     vxlan_port: u16,
-    /// The tunnel end that the sockets are open for.
-    vtep: Mutex<Option<IpAddr>>,
+    tunnel_end: Mutex<OpenEnd>,
+}
+
+/// What is open of this node's end of the tunnels.
+#[derive(Debug)]
+enum OpenEnd {
+    Nothing,
+    Sockets(IpAddr),
+    Devices(DeviceSockets),
 }
 
 impl DataPath {
@@ -60,9 +65,8 @@ impl DataPath {
                 WorkerThread::start(number, Worker::new(number, shared.clone()), common.clone(), core)
             })
             .collect::<Result<_, _>>()?;
-        let data_path = Self { workers, common, vxlan_port: config.vxlan_port, vtep: Mutex::new(None) };
-        config.vtep.map_or(Ok(()), |vtep| data_path.set_vtep(vtep))?;
-        Ok(data_path)
+        let tunnel_end = Mutex::new(OpenEnd::Nothing);
+        Ok(Self { workers, common, vxlan_port: config.vxlan_port, tunnel_end })
     }
 
     /// Puts a snapshot in force. A worker uses it from its next burst on; one that sleeps is woken, so that it lets go
@@ -95,26 +99,32 @@ impl DataPath {
         self.call_all(|done| Command::RemovePort { port, done })
     }
 
-    /// Makes this the node's tunnel end, with sockets in the caller's network namespace. Nothing happens if it is
-    /// already. If the sockets cannot be opened, the tunnel end stays what it was; if a worker cannot serve its own,
-    /// there is none, until this is called again: two at once would have flows of one node come from either.
-    pub fn set_vtep(&self, address: IpAddr) -> Result<(), IoError> {
-        let mut vtep = self.vtep.lock().unwrap_or_else(PoisonError::into_inner);
-        if *vtep == Some(address) {
-            return Ok(());
-        }
-        let sockets = TunnelSockets::open(SocketAddr::new(address, self.vxlan_port), self.workers.len())?;
-        let senders = sockets.senders;
-        *vtep = None;
+    /// Makes this the node's end of the tunnels, with sockets in the caller's network namespace. What of it is open
+    /// already goes on. If something cannot be opened, it stays what it was; if a worker cannot serve its own share, there
+    /// is none, until this is called again: two at once would have flows of one node come from either.
+    pub fn set_tunnel_end(&self, end: &TunnelEnd) -> Result<(), IoError> {
+        let mut open = self.tunnel_end.lock().unwrap_or_else(PoisonError::into_inner);
+        let workers = self.workers.len();
+        let (next, tunnels): (_, Vec<_>) = match (end, &*open) {
+            (TunnelEnd::Sockets(address), OpenEnd::Sockets(held)) if held == address => return Ok(()),
+            (TunnelEnd::Sockets(address), _) => {
+                let tunnels = SocketTunnel::open(SocketAddr::new(*address, self.vxlan_port), workers)?;
+                (OpenEnd::Sockets(*address), tunnels.into_iter().map(Tunnel::Sockets).collect())
+            }
+            (TunnelEnd::Devices { devices, peers }, open) => {
+                let sockets = open.devices().following(devices, workers)?;
+                let share = |number| Tunnel::Devices(sockets.tunnel(number, peers));
+                let tunnels = (0..workers).map(share).collect();
+                (OpenEnd::Devices(sockets), tunnels)
+            }
+        };
+        *open = OpenEnd::Nothing;
         self.workers
             .iter()
-            .zip(sockets.receivers)
-            .try_for_each(|(worker, receiver)| {
-                let senders = senders.clone();
-                worker.call(|done| Command::SetTunnel { receiver, senders, done })
-            })
+            .zip(tunnels)
+            .try_for_each(|(worker, tunnel)| worker.call(|done| Command::SetTunnel { tunnel, done }))
             .inspect_err(|_| drop(self.call_all(|done| Command::EndTunnel { done })))?;
-        *vtep = Some(address);
+        *open = next;
         Ok(())
     }
 
@@ -143,6 +153,17 @@ impl DataPath {
     pub fn stop(self) {
         // All at once, then one after the other as they are dropped.
         self.workers.iter().for_each(WorkerThread::tell_to_stop);
+    }
+}
+
+impl OpenEnd {
+    /// The open sockets of devices; none, where it is of the other kind.
+    fn devices(&self) -> &DeviceSockets {
+        static NONE: DeviceSockets = DeviceSockets::none();
+        match self {
+            Self::Devices(sockets) => sockets,
+            Self::Nothing | Self::Sockets(_) => &NONE,
+        }
     }
 }
 

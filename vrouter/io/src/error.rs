@@ -54,6 +54,16 @@ pub enum IoError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// A vxlan device of the kernel cannot be used.
+    #[error("VXLAN device {name}: {step}: {source}")]
+    TunnelDevice {
+        /// The device's name.
+        name: String,
+        /// What was being done.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The flow table's file could not be opened or mapped.
     #[error("flow table {}: {step}: {source}", path.display())]
     FlowFile {

@@ -1,4 +1,4 @@
-//! Every system call of the data path: TAP interfaces, VXLAN sockets, the flow table's memory, and the worker threads
+//! Every system call of the data path: TAP interfaces, VXLAN, the flow table's memory, and the worker threads
 //! that take packets from one to the other through [`vrouter_forward`].
 //!
 //! Nothing here decides where a packet goes. What is decided here is how many packets one system call takes: runs of
@@ -14,6 +14,7 @@ mod netns;
 mod tap;
 #[cfg(test)]
 mod testing;
+mod vnet;
 mod vxlan;
 mod worker;
 
@@ -23,3 +24,4 @@ pub use error::IoError;
 pub use flow_file::FlowFile;
 pub use netns::within;
 pub use tap::{Tap, TapSpec};
+pub use vxlan::{Peers, TunnelDevice, TunnelEnd};

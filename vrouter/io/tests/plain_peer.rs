@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use nix::sys::socket::{setsockopt, sockopt};
-use support::{Namespace, Node, are_we_root};
+use support::{Namespace, Node, TunnelKind, are_we_root};
 use tun_tap::{Iface, Mode};
 
 const PEER: &str = "10.244.1.11";
@@ -79,7 +79,7 @@ fn offl_12_a_peer_without_offload_gets_complete_packets() {
     }
     let namespace = Namespace::new("node1");
     namespace.ip("addr add 172.30.0.1/24 dev lo");
-    let mut node = Node::new(namespace, 1, &["172.30.0.1"]);
+    let mut node = Node::new(namespace, 1, &["172.30.0.1"], TunnelKind::Sockets);
     node.start();
     let sender = node.add_pod(&["10.244.1.10"]);
     let machine = node.add_pod(&[PEER]);

@@ -44,6 +44,7 @@ pub fn up(name: LabName, options: &Up) -> Result<()> {
 
 fn build(lab: &mut Lab, options: &Up) -> Result<()> {
     lab.state.workers = options.workers;
+    lab.state.vxlan = options.vxlan;
     lab.state.nodes = underlay::nodes(&lab.name, options.nodes, options.kernel_nodes)?;
     underlay::build(&lab.name, &lab.state.nodes)?;
     for node in &lab.state.nodes {

@@ -1,7 +1,6 @@
 //! The demonstration: the examples on two nodes, looked at, scaled under load, and measured beside the kernel's own path.
 
 mod baseline;
-mod iperf;
 mod outcome;
 mod service;
 mod show;
@@ -51,7 +50,10 @@ fn play(name: &LabName, options: &Demo, outcome: &mut Outcome) -> Result<()> {
 }
 
 fn bring_up(name: &LabName, examples: &Path) -> Result<()> {
-    lifecycle::up(name.clone(), &Up { nodes: 2, kernel_nodes: 0, workers: None, manifests: None })?;
+    lifecycle::up(
+        name.clone(),
+        &Up { nodes: 2, kernel_nodes: 0, workers: None, vxlan: None, manifests: None },
+    )?;
     objects::apply(name.clone(), &[examples.to_owned()])
 }
 

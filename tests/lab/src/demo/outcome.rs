@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::iperf::Traffic;
 use crate::status::table;
 
 /// All of it, in the shape that programs rely on.
@@ -130,6 +131,14 @@ impl Outcome {
 }
 
 impl Case {
+    /// How iperf3 sends it.
+    pub fn traffic(self) -> Traffic {
+        match self {
+            Self::Tcp => Traffic::Tcp { streams: 1 },
+            Self::Udp => Traffic::Udp { payload: 64 },
+        }
+    }
+
     /// For people.
     pub fn title(self) -> &'static str {
         match self {

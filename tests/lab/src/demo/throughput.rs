@@ -7,15 +7,16 @@ use vrouter_proto::v1::node_client::NodeClient;
 use vrouter_proto::v1::{NodeStatusRequest, PacketCounters};
 
 use super::baseline::Baseline;
-use super::iperf;
 use super::outcome::{Case, Figure, Outcome, Place, Subject, heading};
 use super::service::{address, client_pod, netns};
+use crate::iperf::{self, Received};
 use crate::lab;
 use crate::line::Line;
 use crate::name::LabName;
 use crate::netns::Netns;
 use crate::node;
 use crate::object::Name;
+use crate::statistics::Summary;
 
 const ROUNDS: usize = 3;
 const CASES: [Case; 2] = [Case::Tcp, Case::Udp];
@@ -45,8 +46,8 @@ pub fn compare(lab: &LabName, seconds: u32, outcome: &mut Outcome) -> Result<()>
         let baseline = baseline?;
         let ours = SocketAddr::new(address(lab, &server(lab, place)?)?, iperf::PORT);
         paths.push(Path { place, subject: Subject::VRouter, from: netns(lab, &client_pod())?, to: ours });
-        let from = baseline.client.clone();
-        paths.push(Path { place, subject: Subject::Kernel, from, to: baseline.service });
+        let (from, to) = (baseline.client().clone(), baseline.service());
+        paths.push(Path { place, subject: Subject::Kernel, from, to });
         kept.push(baseline);
     }
     super_frames(lab, &paths[0], outcome)?;
@@ -66,14 +67,15 @@ fn measure(paths: &[Path], seconds: u32, outcome: &mut Outcome) -> Result<()> {
         for round in 1..=ROUNDS {
             for (path, values) in paths.iter().zip(&mut values) {
                 let what = format!("{}, {}, {}", case.title(), path.place.title(), path.subject.title());
-                let value =
-                    iperf::measure(&path.from, path.to, case, seconds).with_context(|| what.clone())?;
+                let received = iperf::measure(&path.from, path.to, case.traffic(), seconds)
+                    .with_context(|| what.clone())?;
+                let value = figure(case, &received);
                 println!("    round {round} of {ROUNDS}: {what}: {value:.2} {}", unit(case));
                 values.push(value);
             }
         }
         for (path, values) in paths.iter().zip(values) {
-            let value = median(values);
+            let value = Summary::of(&values).map_or(f64::NAN, |summary| summary.median);
             outcome.measured(Figure {
                 case,
                 place: path.place,
@@ -103,7 +105,7 @@ fn super_frames(lab: &LabName, path: &Path, outcome: &mut Outcome) -> Result<()>
     let state = lab::load(lab)?;
     let node = &state.pod(&client_pod()).ok_or_else(|| anyhow!("no client pod"))?.node;
     let before = counters(lab, node)?;
-    iperf::measure(&path.from, path.to, Case::Tcp, 1)?;
+    iperf::measure(&path.from, path.to, Case::Tcp.traffic(), 1)?;
     let after = counters(lab, node)?;
     let received = after.super_frames_received - before.super_frames_received;
     let sent = after.super_frames_sent - before.super_frames_sent;
@@ -119,25 +121,16 @@ fn counters(lab: &LabName, node: &str) -> Result<PacketCounters> {
     Ok(line.call(client.status(NodeStatusRequest {}))?.packets.unwrap_or_default())
 }
 
+fn figure(case: Case, received: &Received) -> f64 {
+    match case {
+        Case::Tcp => received.gigabits_per_second(),
+        Case::Udp => received.kilopackets_per_second(),
+    }
+}
+
 fn unit(case: Case) -> &'static str {
     match case {
         Case::Tcp => "Gbit/s",
         Case::Udp => "kpps",
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_the_middle() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert!(median(Vec::new()).is_nan());
     }
 }

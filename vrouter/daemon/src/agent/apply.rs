@@ -92,8 +92,11 @@ impl State {
     /// Keeps what is the agent's own business: leases and pods, networks and this node itself.
     fn note(&mut self, change: &Change, node: &str) {
         match change {
-            Change::Put(Object::VirtualRouter(router)) if router.name == node => {
-                self.own_router = Some(router.clone());
+            Change::Put(Object::VirtualRouter(router)) => {
+                if router.name == node {
+                    self.own_router = Some(router.clone());
+                }
+                self.routers.insert(router.id, router.clone());
             }
             Change::Put(Object::RoutingInstance(network)) => {
                 self.networks.insert(network.id, network.clone());
@@ -104,6 +107,7 @@ impl State {
             }
             Change::Remove(ObjectKey::VirtualRouter(router)) => {
                 self.own_router.take_if(|own| own.id == *router);
+                self.routers.remove(router);
             }
             Change::Remove(ObjectKey::RoutingInstance(vrf)) => {
                 self.networks.remove(vrf);

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use vrouter_forward::Epoch;
 use vrouter_forward::frame::{MAX_PORTS, PortId};
 use vrouter_forward::tables::Tables;
-use vrouter_objects::{PodBinding, PodName, RoutingInstance, VirtualRouter, VmiId, VrfId};
+use vrouter_objects::{PodBinding, PodName, RouterId, RoutingInstance, VirtualRouter, VmiId, VrfId};
 use vrouter_proto::v1;
 
 use super::{Held, TunnelEnd};
@@ -26,6 +26,8 @@ pub struct State {
     pub(super) bindings: HashMap<PodName, PodBinding>,
     /// The networks among the tables, to be found without a search.
     pub(super) networks: BTreeMap<VrfId, RoutingInstance>,
+    /// The nodes among the tables, likewise.
+    pub(super) routers: BTreeMap<RouterId, VirtualRouter>,
     /// This node among the tables.
     pub(super) own_router: Option<VirtualRouter>,
     pub(super) attachments: BTreeMap<ContainerInterface, Kept>,
@@ -57,6 +59,7 @@ impl State {
             addressing,
             bindings: HashMap::new(),
             networks: BTreeMap::new(),
+            routers: BTreeMap::new(),
             own_router: None,
             attachments: BTreeMap::new(),
             tunnel_end: TunnelEnd::Unknown,

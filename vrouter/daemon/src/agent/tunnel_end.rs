@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use super::{Agent, AttachError, State};
-use crate::plane::PlaneError;
+use crate::plane::{PlaneError, Tunnels, Vtep};
 use crate::underlay::pod_mtu;
 
 /// How far this node's tunnel end has got.
@@ -14,21 +14,12 @@ pub enum TunnelEnd {
     Unknown,
     /// It could not be opened, for this reason. It is tried again.
     Failed(String),
-    /// It is open.
-    Open(Vtep),
-}
-
-/// Where tunnels to this node end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Vtep {
-    /// Its address.
-    pub address: IpAddr,
-    /// The largest IP packet that still fits into a tunnel from here.
-    pub pod_mtu: u16,
+    /// It is open, for these tunnels.
+    Open(Tunnels),
 }
 
 impl Agent {
-    /// Opens the tunnel end where it is not open yet, or elsewhere than it should be.
+    /// Opens the tunnel end where it is not open yet, or otherwise than it should be.
     pub(super) fn follow_tunnel_end(&self, state: &mut State) {
         if let Some(vtep) = self.coming_tunnel_end(state) {
             self.publish(state);
@@ -36,12 +27,14 @@ impl Agent {
         }
     }
 
-    /// The tunnel end that is to be opened, its MTU already in the tables; `None` where it is open, or cannot be.
+    /// The tunnel end that is to be opened, its MTU already in the tables; `None` where it is open as it should be, or
+    /// cannot be.
     pub(super) fn coming_tunnel_end(&self, state: &mut State) -> Option<Vtep> {
         let said = state.own_router.as_ref().map(|router| router.address);
         let address = self.identity.vtep.or(said)?;
-        if state.vtep().is_some_and(|vtep| vtep.address == address) {
-            return None;
+        if let Some(vtep) = state.vtep().filter(|vtep| vtep.address == address) {
+            let is_as_it_should_be = state.tunnel_end == TunnelEnd::Open(state.tunnels(vtep));
+            return (!is_as_it_should_be).then_some(vtep);
         }
         match self.plane.underlay_mtu(address) {
             Ok(underlay) => {
@@ -57,10 +50,13 @@ impl Agent {
     }
 
     pub(super) fn open_tunnel_end(&self, state: &mut State, vtep: Vtep) {
-        match self.plane.set_vtep(vtep.address) {
+        let tunnels = state.tunnels(vtep);
+        match self.plane.set_tunnels(&tunnels) {
             Ok(()) => {
-                tracing::info!("tunnels end at {}", vtep.address);
-                state.tunnel_end = TunnelEnd::Open(vtep);
+                if state.vtep() != Some(vtep) {
+                    tracing::info!("tunnels end at {}", vtep.address);
+                }
+                state.tunnel_end = TunnelEnd::Open(tunnels);
             }
             Err(error) => state.tunnel_end_failed(vtep.address, &error),
         }
@@ -70,8 +66,8 @@ impl Agent {
 impl State {
     /// This node's tunnel end, while it is open.
     pub fn vtep(&self) -> Option<Vtep> {
-        match self.tunnel_end {
-            TunnelEnd::Open(vtep) => Some(vtep),
+        match &self.tunnel_end {
+            TunnelEnd::Open(tunnels) => Some(tunnels.vtep),
             TunnelEnd::Unknown | TunnelEnd::Failed(_) => None,
         }
     }
@@ -79,9 +75,19 @@ impl State {
     /// The same, or why there is none.
     pub(super) fn open_vtep(&self) -> Result<Vtep, AttachError> {
         match &self.tunnel_end {
-            TunnelEnd::Open(vtep) => Ok(*vtep),
+            TunnelEnd::Open(tunnels) => Ok(tunnels.vtep),
             TunnelEnd::Unknown => Err(AttachError::NoVtep),
             TunnelEnd::Failed(reason) => Err(AttachError::VtepFailed(reason.clone())),
+        }
+    }
+
+    /// What the tunnels are to be that end there.
+    fn tunnels(&self, vtep: Vtep) -> Tunnels {
+        let others = self.routers.values().filter(|router| Some(*router) != self.own_router.as_ref());
+        Tunnels {
+            vtep,
+            networks: self.networks.values().map(|network| network.vni).collect(),
+            peers: others.map(|router| (router.mac, router.address)).collect(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use vrouter_objects::{IpProtocol, RouterId, VrfId};
 
-use crate::address::Address;
+use crate::address::{Address, Family};
 
 /// Which way a flow's packets came into the cluster. Two flows of one client address and port that came in at
 /// different nodes are different flows.
@@ -45,6 +45,25 @@ pub(crate) type PackedKey = [u64; KEY_WORDS];
 
 const ORIGIN_HOST: u32 = u32::MAX;
 
+/// The words of a packed key that two keys of one family can differ in. An IPv4 key has zeroes in the others, and its
+/// family stands in one of these.
+#[inline(always)]
+pub(super) const fn distinct_words(family: Family) -> &'static [usize] {
+    match family {
+        Family::V4 => &[1, 3, 4, 5],
+        Family::V6 => &[0, 1, 2, 3, 4, 5],
+    }
+}
+
+#[inline(always)]
+fn family_and_protocol(family: Family, protocol: IpProtocol) -> u64 {
+    let family = match family {
+        Family::V4 => 4,
+        Family::V6 => 6,
+    };
+    family << 8 | u64::from(protocol.0)
+}
+
 impl FlowKey {
     /// The key as the table stores and compares it.
     #[inline]
@@ -62,7 +81,7 @@ impl FlowKey {
             destination as u64,
             u64::from(self.source_port) << 48
                 | u64::from(self.destination_port) << 32
-                | u64::from(self.protocol.0),
+                | family_and_protocol(self.source.family(), self.protocol),
             u64::from(self.vrf.get()) << 32 | u64::from(origin),
         ]
     }
@@ -70,9 +89,15 @@ impl FlowKey {
     /// What [`FlowKey::pack`] makes of a packet from within the cluster with both of these addresses, upper halves first, and
     /// both of these ports.
     #[inline(always)]
-    pub(crate) fn pack_parts(addresses: [u64; 4], ports: u32, protocol: IpProtocol, vrf: VrfId) -> PackedKey {
+    pub(crate) fn pack_parts(
+        family: Family,
+        addresses: [u64; 4],
+        ports: u32,
+        protocol: IpProtocol,
+        vrf: VrfId,
+    ) -> PackedKey {
         let [source_high, source_low, destination_high, destination_low] = addresses;
-        let ports = u64::from(ports) << 32 | u64::from(protocol.0);
+        let ports = u64::from(ports) << 32 | family_and_protocol(family, protocol);
         [source_high, source_low, destination_high, destination_low, ports, u64::from(vrf.get()) << 32]
     }
 
@@ -113,12 +138,13 @@ impl KeyHasher {
     /// The hash of a packed key. Its upper half is never zero, so that no hash looks like an empty entry of the index.
     ///
     /// Folded multiplication, as foldhash does it, but of what may differ between IPv4 flows only: half of their words
-    /// are the same for all.
+    /// are the same for all. Ports go through two multiplications like the addresses, and into the second for themselves:
+    /// no address that makes up for another port in the first makes up for it there.
     #[inline(always)]
     pub(super) fn hash(&self, words: &PackedKey) -> u64 {
         let [source_high, source_low, destination_high, destination_low, ports, vrf_origin] = *words;
         let [a, b, c, d, e] = self.seeds;
-        let low = fold(source_low ^ a, destination_low ^ b);
+        let low = fold(source_low ^ ports ^ a, destination_low ^ b);
         let is_v4 = source_high | destination_high == 0;
         let high = if is_v4 { 0 } else { fold(source_high ^ c, destination_high ^ d) };
         fold(low ^ high ^ ports, vrf_origin ^ e) | 1 << 32
@@ -139,4 +165,117 @@ impl KeyHasher {
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn hasher() -> KeyHasher {
+        KeyHasher::new(7)
+    }
+
+    /// A key of a packet in the pod network.
+    fn key(source: Address, destination: Address, ports: (u16, u16)) -> PackedKey {
+        let (vrf, protocol) = (VrfId::new(1).unwrap(), IpProtocol::TCP);
+        let (source_port, destination_port) = ports;
+        let key = FlowKey {
+            vrf,
+            origin: Origin::Cluster,
+            source,
+            destination,
+            source_port,
+            destination_port,
+            protocol,
+        };
+        key.pack()
+    }
+
+    fn address(family: Family, host: u128) -> Address {
+        match family {
+            Family::V4 => Address::v4((0x0af4_0000 + host as u32).to_be_bytes()),
+            Family::V6 => Address::from_bits((0xfd00_0010_0244_u128 << 80) + host),
+        }
+    }
+
+    #[test]
+    fn a_plain_packets_key_is_its_key() {
+        for family in [Family::V4, Family::V6] {
+            let (source, destination) = (address(family, 1), address(family, 2));
+            let halves = |address: Address| [(address.bits() >> 64) as u64, address.bits() as u64];
+            let ([a, b], [c, d]) = (halves(source), halves(destination));
+            let parts = FlowKey::pack_parts(
+                family,
+                [a, b, c, d],
+                4000 << 16 | 80,
+                IpProtocol::TCP,
+                VrfId::new(1).unwrap(),
+            );
+            assert_eq!(parts, key(source, destination, (4000, 80)));
+            assert_eq!(FlowKey::unpack(parts).map(|key| key.pack()), Some(parts));
+        }
+    }
+
+    /// Any bit of an address or port that flips, flips about half of the hash's bits, and each about half of the time.
+    #[test]
+    fn every_bit_counts() {
+        let hasher = hasher();
+        // The low half of an IPv4 address is all of it.
+        let v4 = (0..32).map(|bit| (1, bit)).chain((0..32).map(|bit| (3, bit)));
+        let v6 = (0..256).map(|bit| (bit / 64, bit % 64));
+        let ports = (32..64).map(|bit| (4, bit));
+        for (family, bits) in [
+            (Family::V4, v4.chain(ports.clone()).collect::<Vec<_>>()),
+            (Family::V6, v6.chain(ports).collect::<Vec<_>>()),
+        ] {
+            for (word, bit) in bits {
+                let mut flips = [0_u32; 64];
+                for number in 0..400_u64 {
+                    let random = |salt: u64| u128::from(hasher.mix(number, salt) % 0xffff);
+                    let ports = (random(3) as u16, random(4) as u16);
+                    let words = key(address(family, random(1)), address(family, random(2)), ports);
+                    let mut other = words;
+                    other[word] ^= 1 << bit;
+                    let difference = hasher.hash(&words) ^ hasher.hash(&other);
+                    flips
+                        .iter_mut()
+                        .enumerate()
+                        .for_each(|(at, count)| *count += (difference >> at & 1) as u32);
+                }
+                let label = format!("{family:?} word {word} bit {bit}: {flips:?}");
+                // This one says that there is a hash.
+                assert_eq!(flips[32], 0, "{label}");
+                let counted =
+                    || flips.iter().enumerate().filter(|(at, _)| *at != 32).map(|(_, count)| *count);
+                let mean = counted().sum::<u32>() / 63;
+                assert!((180..=220).contains(&mean), "mean {mean}, {label}");
+                assert!(counted().all(|count| (130..=270).contains(&count)), "{label}");
+            }
+        }
+    }
+
+    /// Neighbouring addresses and ports, as real networks have them, fill buckets as evenly as chance does.
+    #[test]
+    fn neighbours_spread_over_the_buckets() {
+        const BUCKETS: usize = 1 << 14;
+        let hasher = hasher();
+        for family in [Family::V4, Family::V6] {
+            let ports = |number: u16| key(address(family, 1), address(family, 2), (number, 80));
+            let hosts = |number: u16| key(address(family, number.into()), address(family, 2), (4000, 80));
+            let both = |number: u16| {
+                let host = u128::from(number >> 8);
+                key(address(family, host), address(family, 70_000), (32_768 + (number & 0xff), 80))
+            };
+            for (name, of) in
+                [("ports", &ports as &dyn Fn(u16) -> PackedKey), ("hosts", &hosts), ("both", &both)]
+            {
+                let mut entries = vec![0; BUCKETS];
+                (0..=u16::MAX).for_each(|number| entries[hasher.hash(&of(number)) as usize % BUCKETS] += 1);
+                let overfull = entries.iter().filter(|count| **count > 7).count();
+                // Of a Poisson distribution with four entries per bucket, 5.1 % have more than seven.
+                assert!(overfull * 100 < BUCKETS * 6, "{family:?} {name}: {overfull} of {BUCKETS}");
+                assert!(*entries.iter().max().unwrap() < 20, "{family:?} {name}");
+            }
+        }
+    }
 }

@@ -5,10 +5,10 @@
 
 use vrouter_objects::{FloatingIpId, IpProtocol, MemberId, RouterId, VmiId, VrfId};
 
-use super::key::{FlowKey, KEY_WORDS, PackedKey};
+use super::key::{self, FlowKey, KEY_WORDS, PackedKey};
 use super::sync::{AtomicU64, Ordering};
 use super::tcp::Seen;
-use crate::address::Address;
+use crate::address::{Address, Family};
 use crate::checksum::{Adjustment, Delta};
 use crate::frame::PortId;
 
@@ -49,7 +49,7 @@ const PACKETS: usize = 13;
 const BYTES: usize = 14;
 const LAST_SEEN_OWNER: usize = 15;
 
-/// Where in the next hop's word the port stands that its interface was last found at.
+/// Where in the next hop's word the port stands that its interface was last found at, counted from 1; zero is none.
 const PORT_HINT: u32 = 48;
 
 /// Where a slot is in its life.
@@ -147,7 +147,7 @@ impl PackedNextHop {
 
     fn unpack(word: u64) -> Self {
         let id = word as u32;
-        let decided = match word >> 32 & 0xffff {
+        let decided = match (word >> 32) as u16 {
             1 => VmiId::new(id).map(Self::Interface),
             2 => RouterId::new(id).map(Self::Tunnel),
             3 => Ok(Self::Receive),
@@ -255,8 +255,9 @@ impl Slot {
     /// Whether a flow with this key is in force here. For a slot that the index named a moment ago: since then the flow
     /// may have been forgotten.
     #[inline(always)]
-    pub(crate) fn is_live_with(&self, words: &PackedKey) -> bool {
-        self.has_key(words) && self.control().life == Life::Live
+    pub(crate) fn is_live_with(&self, words: &PackedKey, family: Family) -> bool {
+        key::distinct_words(family).iter().all(|word| self.load(*word) == words[*word])
+            && self.control().life == Life::Live
     }
 
     pub(crate) fn key(&self) -> Option<FlowKey> {
@@ -352,23 +353,29 @@ impl Slot {
         PackedNextHop::unpack(self.load(NEXT_HOP))
     }
 
-    /// The port where the interface was last found that the flow's packets go to.
+    /// Where the interface was last found that the flow's packets go to, if that is known, and they go to one.
     #[inline(always)]
-    pub(crate) fn port(&self) -> PortId {
-        PortId((self.load(NEXT_HOP) >> PORT_HINT) as u16)
+    pub(crate) fn port(&self) -> Option<PortId> {
+        let port = (self.load(NEXT_HOP) >> PORT_HINT) as u16;
+        port.checked_sub(1).map(PortId)
     }
 
-    /// Whether the flow's packets go to this interface.
+    /// Whether this is the interface that the flow's packets go to, for a flow that has a [`Slot::port`].
     #[inline(always)]
     pub(crate) fn goes_to(&self, vmi: VmiId) -> bool {
-        let difference = self.load(NEXT_HOP) ^ PackedNextHop::Interface(vmi).pack();
-        difference << (u64::BITS - PORT_HINT) == 0
+        self.load(NEXT_HOP) as u32 == vmi.get()
     }
 
-    /// Notes where the next hop's interface is. Only to be found sooner: ports are given anew, so it has to be looked at.
+    /// Notes where the interface is that the flow's packets go to. Only to be found sooner: ports are given anew, so it has
+    /// to be looked at.
     pub(crate) fn set_port(&self, port: PortId) {
-        let next_hop = self.load(NEXT_HOP) & ((1 << PORT_HINT) - 1);
-        self.store(NEXT_HOP, u64::from(port.0) << PORT_HINT | next_hop);
+        let word = self.load(NEXT_HOP);
+        if let PackedNextHop::Interface(vmi) = PackedNextHop::unpack(word) {
+            let noted = (u64::from(port.0) + 1) << PORT_HINT | PackedNextHop::Interface(vmi).pack();
+            // Another worker may have decided anew: then it is that next hop that counts.
+            let order = Ordering::Relaxed;
+            self.words[NEXT_HOP].compare_exchange(word, noted, order, order).ok();
+        }
     }
 
     pub(crate) fn set_next_hop(&self, next_hop: PackedNextHop) {

@@ -74,13 +74,13 @@ impl Frame {
     /// frame is shorter, what follows it is left from others: whoever looks here has to know the frame's length.
     #[inline(always)]
     pub(crate) fn head(&self) -> Option<&[u8; HEAD]> {
-        self.buffer.get(self.start..self.start + HEAD)?.first_chunk()
+        self.buffer.get(self.start..)?.first_chunk()
     }
 
     /// [`Frame::head`], to be changed in place.
     #[inline(always)]
     pub(crate) fn head_mut(&mut self) -> Option<&mut [u8; HEAD]> {
-        self.buffer.get_mut(self.start..self.start + HEAD)?.first_chunk_mut()
+        self.buffer.get_mut(self.start..)?.first_chunk_mut()
     }
 
     /// How many bytes the frame has.

@@ -12,7 +12,7 @@ pub(crate) use bytes::{read_u16, read_u32, write_u16, write_u32};
 pub(crate) use ethernet::HEADER_LEN as ETHERNET_HEADER;
 pub use icmp::{EchoRole, IcmpKind, IcmpTypes};
 pub(crate) use icmp::{Quoted, parse_quoted};
-pub(crate) use plain::{Head, plain_ports, PlainHeaders, PlainIp, PlainV4, PlainV6, PlainVersion};
+pub(crate) use plain::{Head, PlainHeaders, PlainIp, PlainV4, PlainV6, PlainVersion, plain_ports};
 pub use transport::{TcpFlags, Transport};
 
 use vrouter_objects::{DropReason, IpProtocol};

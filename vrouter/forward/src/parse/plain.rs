@@ -126,6 +126,14 @@ pub(crate) enum PlainV4 {}
 pub(crate) enum PlainV6 {}
 
 impl PlainVersion {
+    /// Its EtherType.
+    pub(crate) const fn ethertype(self) -> u16 {
+        match self {
+            Self::V4 => PlainV4::ETHERTYPE,
+            Self::V6 => PlainV6::ETHERTYPE,
+        }
+    }
+
     /// Its addresses' family.
     pub(crate) const fn family(self) -> Family {
         match self {
@@ -158,22 +166,26 @@ impl PlainHeaders {
         }
         self.ip_len = ip_len as u32;
         self.protocol = protocol;
-        let is_sound = match protocol {
+        match protocol {
             IpProtocol::TCP => {
                 let len = Ip::LEN + usize::from(head[transport + 12] >> 4) * 4;
+                if len < Ip::LEN + TCP_HEADER || len > ip_len {
+                    return None;
+                }
                 self.len = len as u16;
                 self.settled = Seen::settled_for(TcpFlags(head[transport + 13]));
-                len >= Ip::LEN + TCP_HEADER && len <= ip_len
             }
             IpProtocol::UDP => {
                 let datagram = usize::from(word(head, transport + 4));
+                if datagram < UDP_HEADER || Ip::LEN + datagram > ip_len {
+                    return None;
+                }
                 self.len = (Ip::LEN + UDP_HEADER) as u16;
                 self.settled = Seen::any();
-                datagram >= UDP_HEADER && Ip::LEN + datagram <= ip_len
             }
-            _ => false,
-        };
-        is_sound.then_some(())
+            _ => return None,
+        }
+        Some(())
     }
 }
 

@@ -222,7 +222,7 @@ fn clamp_segment_size(frame: &mut Frame, packet: &Packet, exit: Exit<'_>) {
 pub(super) fn exit<'a>(context: Context<'a>, ingress: Ingress, slot: &Slot) -> Result<Exit<'a>, DropReason> {
     let snapshot = context.snapshot;
     match slot.next_hop() {
-        PackedNextHop::Interface(vmi) => match snapshot.port(slot.port()) {
+        PackedNextHop::Interface(vmi) => match slot.port().and_then(|port| snapshot.port(port)) {
             Some(entry) if entry.vmi == vmi => Ok(Exit::Port(entry)),
             _ => find_port(snapshot, slot, vmi),
         },

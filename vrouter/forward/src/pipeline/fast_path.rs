@@ -8,13 +8,15 @@
 use vrouter_objects::{MacAddress, VrfId};
 
 use super::Context;
+use super::classify::{Arrival, Arrived};
 use super::egress::{Exit, exit};
 use super::tally::Tally;
-use super::classify::{Arrival, Arrived};
 use crate::address::{Address, Family};
 use crate::flow::{Actions, Decision, FlowKey, FlowTable, PackedKey, Slot};
-use crate::frame::{Egress, Frame, Ingress, PortId};
-use crate::parse::{ETHERNET_HEADER, Head, Packet, PlainHeaders, PlainIp, PlainV4, PlainV6, PlainVersion, plain_ports};
+use crate::frame::{Egress, Frame, Ingress};
+use crate::parse::{
+    ETHERNET_HEADER, Head, Packet, PlainHeaders, PlainIp, PlainV4, PlainV6, PlainVersion, plain_ports,
+};
 use crate::rewrite::{Endpoint, Side, can_rewrite_plain, take_plain_hop, translate_plain};
 
 /// Whoever is at an ingress, and what its frames must bear.
@@ -22,29 +24,24 @@ use crate::rewrite::{Endpoint, Side, can_rewrite_plain, take_plain_hop, translat
 struct Sender<'a> {
     ingress: Ingress,
     vrf: VrfId,
-    link: LinkAddresses,
-    sources: Sources<'a>,
+    link: LinkHeader,
+    /// The source address that its packets mostly bear, by halves.
+    usual_source: [Masked; 2],
+    /// All that they may bear.
+    sources: &'a [Address],
 }
 
-/// Which source addresses its packets may bear.
+/// What a frame's Ethernet header must be in the bits that count: its first and its last eight bytes.
 #[derive(Debug, Clone, Copy)]
-enum Sources<'a> {
-    Any,
-    /// One of these, mostly the first of its family.
-    Of(&'a [Address], Address),
-}
-
-/// What a frame's Ethernet addresses, read as two numbers, must be in the bits that count.
-#[derive(Debug, Clone, Copy)]
-struct LinkAddresses {
-    first_eight: Masked<u64>,
-    last_four: Masked<u32>,
+struct LinkHeader {
+    first: Masked,
+    last: Masked,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Masked<T> {
-    value: T,
-    mask: T,
+struct Masked {
+    value: u64,
+    mask: u64,
 }
 
 /// What is known of a packet before its flow is looked at.
@@ -75,63 +72,81 @@ pub(super) struct Run {
 
 impl<'a> Sender<'a> {
     /// Who is at this ingress; `None` where nobody is known, and the long way knows the reason.
-    fn at(context: Context<'a>, ingress: Ingress, family: Family) -> Option<Self> {
+    fn at(context: Context<'a>, ingress: Ingress, version: PlainVersion) -> Option<Self> {
         let snapshot = context.snapshot;
         match ingress {
             Ingress::Port(port) => {
                 let entry = snapshot.port(port)?;
-                let link = LinkAddresses::new(MacAddress::GATEWAY, entry.mac, MacAddress([0xff; 6]));
-                let usual = entry.addresses.iter().copied().find(|address| address.family() == family)?;
-                Some(Self { ingress, vrf: entry.vrf, link, sources: Sources::Of(&entry.addresses, usual) })
+                let link = LinkHeader::new(MacAddress::GATEWAY, entry.mac, version);
+                let of_version = |address: &&Address| address.family() == version.family();
+                let usual = entry.addresses.iter().find(of_version)?.bits();
+                let usual_source = [usual >> 64, usual].map(|half| Masked::exactly(half as u64));
+                Some(Self { ingress, vrf: entry.vrf, link, usual_source, sources: &entry.addresses })
             }
             Ingress::Tunnel { source, vni } => {
                 snapshot.router_at(source.into())?;
-                // Of the sender's MAC nothing is asked but that it is no group's.
-                let (any, group_bit) = (MacAddress([0; 6]), MacAddress([1, 0, 0, 0, 0, 0]));
-                let link = LinkAddresses::new(snapshot.own()?.mac, any, group_bit);
-                Some(Self { ingress, vrf: snapshot.vrf_of_vni(vni)?, link, sources: Sources::Any })
+                let link = LinkHeader::from_any(snapshot.own()?.mac, version);
+                let (vrf, usual_source) = (snapshot.vrf_of_vni(vni)?, [Masked::ANY; 2]);
+                Some(Self { ingress, vrf, link, usual_source, sources: &[] })
             }
         }
     }
 
     #[inline(always)]
     fn may_send_from(&self, high: u64, low: u64) -> bool {
+        let [usual_high, usual_low] = self.usual_source;
+        (usual_high.is(high) && usual_low.is(low)) || self.may_also_send_from(high, low)
+    }
+
+    #[cold]
+    fn may_also_send_from(&self, high: u64, low: u64) -> bool {
         let source = Address::from_bits(u128::from(high) << 64 | u128::from(low));
-        match self.sources {
-            Sources::Any => true,
-            Sources::Of(all, usual) => source == usual || is_among(all, source),
-        }
+        self.sources.contains(&source)
     }
 }
 
-#[cold]
-fn is_among(addresses: &[Address], address: Address) -> bool {
-    addresses.contains(&address)
-}
+impl Masked {
+    const ANY: Self = Self { value: 0, mask: 0 };
 
-impl LinkAddresses {
-    fn new(destination: MacAddress, source: MacAddress, source_mask: MacAddress) -> Self {
-        let numbers = |destination: MacAddress, source: MacAddress| {
-            let [a, b, c, d, e, f] = destination.0;
-            let [g, h, i, j, k, l] = source.0;
-            (u64::from_ne_bytes([a, b, c, d, e, f, g, h]), u32::from_ne_bytes([i, j, k, l]))
-        };
-        let (first_eight, last_four) = numbers(destination, source);
-        let (first_mask, last_mask) = numbers(MacAddress([0xff; 6]), source_mask);
-        Self {
-            first_eight: Masked { value: first_eight, mask: first_mask },
-            last_four: Masked { value: last_four, mask: last_mask },
-        }
+    fn exactly(value: u64) -> Self {
+        Self { value, mask: u64::MAX }
     }
 
     #[inline(always)]
-    fn are_those_of(&self, head: &Head) -> bool {
-        let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = *head;
-        let first_eight = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
-        let last_four = u32::from_ne_bytes([i, j, k, l]);
-        first_eight & self.first_eight.mask == self.first_eight.value
-            && last_four & self.last_four.mask == self.last_four.value
+    fn is(self, number: u64) -> bool {
+        number & self.mask == self.value
     }
+}
+
+impl LinkHeader {
+    /// From exactly this address.
+    fn new(destination: MacAddress, source: MacAddress, version: PlainVersion) -> Self {
+        let [a, b, c, d, e, f] = destination.0;
+        let [g, h, i, j, k, l] = source.0;
+        let [m, n] = version.ethertype().to_be_bytes();
+        let (first, last) = halves(&[a, b, c, d, e, f, g, h, i, j, k, l, m, n]);
+        Self { first: Masked::exactly(first), last: Masked::exactly(last) }
+    }
+
+    /// From any address that is no group's.
+    fn from_any(destination: MacAddress, version: PlainVersion) -> Self {
+        let exact = Self::new(destination, MacAddress([0; 6]), version);
+        let (first, last) = halves(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0, 0, 0, 0xff, 0xff]);
+        Self { first: Masked { mask: first, ..exact.first }, last: Masked { mask: last, ..exact.last } }
+    }
+
+    #[inline(always)]
+    fn is_at(&self, head: &Head) -> bool {
+        let (first, last) = halves(head);
+        self.first.is(first) && self.last.is(last)
+    }
+}
+
+/// The first and the last eight bytes of an Ethernet header, which overlap.
+#[inline(always)]
+fn halves<const N: usize>(header: &[u8; N]) -> (u64, u64) {
+    let half = |bytes: &[u8]| bytes.first_chunk().map_or(0, |half| u64::from_ne_bytes(*half));
+    (half(header), half(&header[ETHERNET_HEADER - 8..]))
 }
 
 impl Lead {
@@ -165,17 +180,22 @@ impl Leads {
         let (mut frames, mut leads) = (frames, &mut self.leads[..frames.len()]);
         while let Some(frame) = frames.first() {
             let version = PlainVersion::of(frame);
-            let sender = version.and_then(|version| Sender::at(context, frame.ingress, version.family()));
-            let len = match (version, &sender) {
+            let sender = version.and_then(|version| Sender::at(context, frame.ingress, version));
+            let led = match (version, &sender) {
                 (Some(PlainVersion::V4), Some(sender)) => {
                     lead::<PlainV4>(flows, sender, frames, leads, tally)
                 }
                 (Some(PlainVersion::V6), Some(sender)) => {
                     lead::<PlainV6>(flows, sender, frames, leads, tally)
                 }
-                _ => none(frames, leads, tally),
+                _ => 0,
             };
-            self.runs.push(Run { version: version.filter(|_| sender.is_some()), len });
+            let run = match led {
+                0 => none(frames, leads, tally),
+                len => Run { version, len },
+            };
+            let len = run.len;
+            self.runs.push(run);
             frames = &frames[len..];
             leads = &mut leads[len..];
         }
@@ -186,8 +206,7 @@ impl Leads {
     pub(super) fn follow_none(&mut self, frames: &[Frame], tally: &mut Tally) {
         self.begin(frames.len());
         for (number, _) in frames.iter().enumerate() {
-            let len = none(&frames[number..], &mut self.leads[number..], tally);
-            self.runs.push(Run { version: None, len });
+            self.runs.push(none(&frames[number..], &mut self.leads[number..], tally));
         }
     }
 
@@ -209,16 +228,16 @@ impl Leads {
     }
 }
 
-/// Leads no more than the first frame.
-fn none(frames: &[Frame], leads: &mut [Lead], tally: &mut Tally) -> usize {
+/// Leads the first frame nowhere.
+fn none(frames: &[Frame], leads: &mut [Lead], tally: &mut Tally) -> Run {
     if let (Some(frame), Some(lead)) = (frames.first(), leads.first_mut()) {
         *lead = Lead::NONE;
         tally.received(frame.ingress, std::slice::from_ref(frame));
     }
-    1
+    Run { version: None, len: 1 }
 }
 
-/// Leads all frames up to the first of another version or sender; returns how many.
+/// Leads all frames up to the first with another link header or ingress; returns how many.
 #[inline(never)]
 fn lead<Ip: PlainIp>(
     flows: &FlowTable,
@@ -227,15 +246,17 @@ fn lead<Ip: PlainIp>(
     leads: &mut [Lead],
     tally: &mut Tally,
 ) -> usize {
-    let mut len = 0;
-    for (frame, place) in frames.iter().zip(&mut *leads) {
+    let most = leads.len();
+    let mut places = leads.iter_mut();
+    for frame in frames {
         let Some(head) = frame.head() else { break };
-        if u16::from_be_bytes([head[12], head[13]]) != Ip::ETHERTYPE || frame.ingress != sender.ingress {
+        if frame.ingress != sender.ingress || !sender.link.is_at(head) {
             break;
         }
+        let Some(place) = places.next() else { break };
         place.hash = sender.lead::<Ip>(flows, head, frame.len(), place).unwrap_or(0);
-        len += 1;
     }
+    let len = most - places.len();
     tally.received(sender.ingress, &frames[..len]);
     for lead in &mut leads[..len] {
         lead.candidate = if lead.hash == 0 { None } else { flows.candidate(lead.hash) };
@@ -256,34 +277,28 @@ impl Sender<'_> {
         lead.headers.read::<Ip>(head, frame_len)?;
         let addresses = Ip::addresses(head)?;
         let [source_high, source_low, ..] = addresses;
-        if !self.link.are_those_of(head) || !self.may_send_from(source_high, source_low) {
+        if !self.may_send_from(source_high, source_low) {
             return None;
         }
         let ports = plain_ports::<Ip>(head);
-        lead.key = FlowKey::pack_parts(addresses, ports, lead.headers.protocol, self.vrf);
+        lead.key =
+            FlowKey::pack_parts(Ip::VERSION.family(), addresses, ports, lead.headers.protocol, self.vrf);
         let hash = flows.hash_packed(&lead.key);
         flows.prefetch(hash);
         Some(hash)
     }
 }
 
-/// Where a frame left that went the short way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Left {
-    /// With so many bytes.
-    ByPort(PortId, u32),
-    ByTunnel,
-}
-
-/// Forwards a packet if it can go the short way; else it is as it was.
+/// Forwards a packet if it can go the short way, counts it, and returns where it leaves; else it is as it was.
 #[inline(always)]
 pub(super) fn forward_established<Ip: PlainIp>(
     context: Context<'_>,
     frame: &mut Frame,
     lead: &Lead,
-) -> Option<Left> {
+    tally: &mut Tally,
+) -> Option<Egress> {
     let slot = lead.candidate?;
-    if !slot.is_live_with(&lead.key) {
+    if !slot.is_live_with(&lead.key, Ip::VERSION.family()) {
         return None;
     }
     let decision = slot.decision();
@@ -291,17 +306,17 @@ pub(super) fn forward_established<Ip: PlainIp>(
     if !is_settled || decision.epoch != context.snapshot.epoch().0 || decision.actions == Actions::BOTH {
         return None;
     }
-    let port = context.snapshot.port(slot.port()).filter(|entry| slot.goes_to(entry.vmi));
-    match port {
-        Some(entry) => leave::<Ip>(context, frame, lead, (slot, decision), Exit::Port(entry)),
+    let found = slot.port().and_then(|port| context.snapshot.port(port));
+    match found.filter(|entry| slot.goes_to(entry.vmi)) {
+        Some(entry) => leave::<Ip>(context, frame, lead, (slot, decision), Exit::Port(entry), tally),
         None => {
             let exit = exit(context, frame.ingress, slot).ok()?;
-            leave::<Ip>(context, frame, lead, (slot, decision), exit)
+            leave::<Ip>(context, frame, lead, (slot, decision), exit, tally)
         }
     }
 }
 
-/// Makes of a packet what leaves by this exit, and counts it; `None`, and nothing done, where it cannot leave as it is.
+/// Sends a packet out by this exit, which is mostly known to be a port where this is compiled into.
 #[inline(always)]
 fn leave<Ip: PlainIp>(
     context: Context<'_>,
@@ -309,13 +324,16 @@ fn leave<Ip: PlainIp>(
     lead: &Lead,
     flow: (&Slot, Decision),
     exit: Exit<'_>,
-) -> Option<Left> {
+    tally: &mut Tally,
+) -> Option<Egress> {
     rewrite::<Ip>(context, frame, &lead.headers, flow, exit)?;
-    frame.egress = Some(exit.egress((lead.hash >> 32) as u32));
-    Some(match exit {
-        Exit::Port(entry) => Left::ByPort(entry.port, ETHERNET_HEADER as u32 + lead.headers.ip_len),
-        Exit::Tunnel { .. } => Left::ByTunnel,
-    })
+    match exit {
+        Exit::Port(entry) => tally.sent(entry.port, ETHERNET_HEADER as u32 + lead.headers.ip_len),
+        Exit::Tunnel { .. } => tally.tunnelled(),
+    }
+    let egress = exit.egress((lead.hash >> 32) as u32);
+    frame.egress = Some(egress);
+    Some(egress)
 }
 
 /// [`rewrite`], for a packet that came the long way and may be plain all the same, as the first of a flow mostly is.

@@ -20,7 +20,7 @@ pub(super) struct Tally {
 #[derive(Debug, Clone, Copy, Default)]
 struct PortRun {
     port: PortId,
-    frames: u64,
+    frames: u32,
     bytes: u64,
 }
 
@@ -29,8 +29,8 @@ impl Tally {
     pub(super) fn received(&mut self, ingress: Ingress, received: &[Frame]) {
         let super_frames = received.iter().filter(|frame| frame.offload.segmentation.is_some());
         self.super_frames += super_frames.count() as u64;
-        let (frames, bytes) = (received.len() as u64, received.iter().map(|frame| frame.len() as u64).sum());
-        self.received += frames;
+        let (frames, bytes) = (received.len() as u32, received.iter().map(|frame| frame.len() as u64).sum());
+        self.received += u64::from(frames);
         if let Ingress::Port(port) = ingress {
             self.received_from.push(PortRun { port, frames, bytes });
         }
@@ -48,7 +48,7 @@ impl Tally {
 
     #[inline(never)]
     fn change_port(&mut self, port: PortId) {
-        self.forwarded += self.sending.frames;
+        self.forwarded += u64::from(self.sending.frames);
         self.sent_to.push(std::mem::replace(&mut self.sending, PortRun { port, ..PortRun::default() }));
     }
 
@@ -64,7 +64,7 @@ impl Tally {
         counters.received.add(std::mem::take(&mut self.received));
         counters.super_frames_received.add(std::mem::take(&mut self.super_frames));
         counters.forwarded.add(std::mem::take(&mut self.forwarded));
-        self.received_from.drain(..).for_each(|run| counters.rx(run.port, run.frames, run.bytes));
-        self.sent_to.drain(..).for_each(|run| counters.tx(run.port, run.frames, run.bytes));
+        self.received_from.drain(..).for_each(|run| counters.rx(run.port, run.frames.into(), run.bytes));
+        self.sent_to.drain(..).for_each(|run| counters.tx(run.port, run.frames.into(), run.bytes));
     }
 }

@@ -6,7 +6,7 @@ use vrouter_objects::DropReason;
 
 use super::classify::{Staged, stage};
 use super::drops::DropSample;
-use super::fast_path::{Lead, Leads, Left, forward_established};
+use super::fast_path::{Lead, Leads, forward_established};
 use super::fragments::Fragments;
 use super::limiter::Limiters;
 use super::tally::Tally;
@@ -140,21 +140,33 @@ impl Worker {
         spare: &mut Vec<Frame>,
         observer: &mut O,
     ) {
-        for (frame, lead) in frames.iter_mut().zip(leads) {
-            match forward_established::<Ip>(context, frame, lead) {
-                Some(Left::ByPort(port, bytes)) => self.tally.sent(port, bytes),
-                Some(Left::ByTunnel) => self.tally.tunnelled(),
-                None => {
-                    match lead.arrived::<Ip>(context, frame) {
-                        Some(arrived) => self.finish(context, frame, &Staged::Ip(arrived), spare, observer),
-                        None => self.take_long_way(context, frame, spare, observer),
-                    }
-                    continue;
-                }
+        let mut leads = leads.iter();
+        for frame in frames {
+            // There is one for each.
+            let Some(lead) = leads.next() else {
+                self.take_long_way(context, frame, spare, observer);
+                continue;
+            };
+            match forward_established::<Ip>(context, frame, lead, &mut self.tally) {
+                Some(egress) => observer.observe(Event::Forwarded(frame, egress)),
+                None => self.take_from_lead::<Ip, O>(context, frame, lead, spare, observer),
             }
-            if let Some(egress) = frame.egress {
-                observer.observe(Event::Forwarded(frame, egress));
-            }
+        }
+    }
+
+    /// Takes a frame the long way from where what is known of it leads to.
+    #[inline(never)]
+    fn take_from_lead<Ip: PlainIp, O: Observer>(
+        &mut self,
+        context: Context<'_>,
+        frame: &mut Frame,
+        lead: &Lead,
+        spare: &mut Vec<Frame>,
+        observer: &mut O,
+    ) {
+        match lead.arrived::<Ip>(context, frame) {
+            Some(arrived) => self.finish(context, frame, &Staged::Ip(arrived), spare, observer),
+            None => self.take_long_way(context, frame, spare, observer),
         }
     }
 

@@ -96,3 +96,102 @@ fn put_word(head: &mut Head, at: usize, value: u16) {
 fn put_double(head: &mut Head, at: usize, value: u32) {
     [head[at], head[at + 1], head[at + 2], head[at + 3]] = value.to_be_bytes();
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::address::{Address, Family};
+    use crate::checksum::Delta;
+    use crate::frame::{Checksum, Frame, Ingress, Offload, PortId};
+    use crate::parse::{Packet, Parsed, PlainV4, PlainV6, parse};
+    use crate::rewrite::{Translation, take_hop, translate};
+    use crate::sim::PacketBuilder;
+
+    fn address(family: Family, number: u128) -> Address {
+        match family {
+            Family::V4 => Address::v4((0x0a00_0000 | number as u32 & 0xff_ffff).to_be_bytes()),
+            Family::V6 => Address::from_bits(0xfd00 << 112 | number >> 16),
+        }
+    }
+
+    fn parsed(frame: &Frame) -> Packet {
+        match parse(frame.bytes()) {
+            Ok(Parsed::Ip(packet)) => packet,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the translation does to checksums, found without a flow.
+    fn adjustments(packet: &Packet, side: Side, to: Endpoint) -> Adjustments {
+        let (source, destination) = packet.ports();
+        let (address, port) = match side {
+            Side::Source => (packet.source, source),
+            Side::Destination => (packet.destination, destination),
+        };
+        let addresses = Delta::default().bytes(&address.v6_octets(), &to.address.v6_octets());
+        Adjustments { addresses: addresses.into(), endpoints: addresses.word(port, to.port).into() }
+    }
+
+    proptest! {
+        #[test]
+        fn a_plain_packet_is_changed_as_any_packet_is(
+            family in prop::sample::select(vec![Family::V4, Family::V6]),
+            side in prop::sample::select(vec![Side::Source, Side::Destination]),
+            is_tcp: bool,
+            is_partial: bool,
+            (source, destination, new) in any::<(u128, u128, u128)>(),
+            ports in any::<(u16, u16, u16)>(),
+            checksum in prop::option::of(any::<u16>()),
+            hops in 2..=u8::MAX,
+        ) {
+            let source_port = ports.0.max(1);
+            let (source, destination) = (address(family, source), address(family, destination));
+            prop_assume!(source != destination);
+            let packet = PacketBuilder::new(source, destination).hops(hops).payload(&[7; 9]);
+            let packet = if is_tcp { packet.tcp(source_port, ports.1.max(1), 16) } else { packet.udp(source_port, ports.1.max(1)) };
+            let mut frame = Frame::from_bytes(&packet.build(), Ingress::Port(PortId(0)));
+            let (start, offset) = (if family == Family::V4 { 34 } else { 54 }, if is_tcp { 16 } else { 6 });
+            let at = start + offset;
+            if let Some(checksum) = checksum {
+                frame.bytes_mut()[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+            }
+            let partial = Checksum::Partial { start: start as u16, offset: offset as u16 };
+            let offload = Offload { checksum: if is_partial { partial } else { Checksum::Unverified }, segmentation: None };
+            let packet = parsed(&frame);
+            let to = Endpoint { address: address(family, new), port: ports.2 };
+
+            let translation = match side {
+                Side::Source => Translation { source: Some(to), destination: None },
+                Side::Destination => Translation { source: None, destination: Some(to) },
+            };
+            let mut expected = frame.bytes().to_vec();
+            let outcome = translate(&mut expected, &packet, &offload, &translation);
+            if outcome.is_ok() {
+                take_hop(&mut expected, &packet);
+            }
+
+            let adjustments = adjustments(&packet, side, to);
+            let (protocol, covered) = (packet.protocol, offload.checksum.covered());
+            let head = frame.head_mut().expect("a frame with room");
+            let can = match family {
+                Family::V4 => can_rewrite_plain::<PlainV4>(head, protocol, covered),
+                Family::V6 => can_rewrite_plain::<PlainV6>(head, protocol, covered),
+            };
+            prop_assert_eq!(can, outcome.is_ok());
+            match family {
+                _ if !can => {}
+                Family::V4 => {
+                    translate_plain::<PlainV4>(head, (protocol, covered), (side, to), adjustments);
+                    take_plain_hop::<PlainV4>(head, adjustments.addresses);
+                }
+                Family::V6 => {
+                    translate_plain::<PlainV6>(head, (protocol, covered), (side, to), adjustments);
+                    take_plain_hop::<PlainV6>(head, adjustments.addresses);
+                }
+            }
+            prop_assert_eq!(frame.bytes(), &expected[..]);
+        }
+    }
+}

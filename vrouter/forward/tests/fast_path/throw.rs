@@ -136,7 +136,7 @@ fn any_oddity() -> impl Strategy<Value = Oddity> {
 
 impl Way {
     /// Another source address, of some other way.
-    fn from_another(&self, ways: &[Self], other: Index) -> IpAddr {
+    fn another_source(&self, ways: &[Self], other: Index) -> IpAddr {
         let others: Vec<_> = ways.iter().filter(|way| way.family == self.family).collect();
         others[other.index(others.len())].from
     }
@@ -191,7 +191,7 @@ impl Throw {
     /// What its sender meant it to be.
     fn packet(&self, way: &Way, ways: &[Way]) -> Vec<u8> {
         let from = match self.oddity {
-            Some(Oddity::Source(other)) => way.from_another(ways, other),
+            Some(Oddity::Source(other)) => way.another_source(ways, other),
             _ => way.from,
         };
         let to = if let Some(Oddity::MulticastDestination) = self.oddity { way.group() } else { way.to };

@@ -59,8 +59,32 @@ fn a_tunnel_end_that_one_worker_cannot_serve_is_none_and_can_be_tried_again() {
     let data_path = half_a_data_path();
     let address = IpAddr::from([127, 77, 0, 1]);
     for _ in 0..2 {
-        let error = data_path.set_vtep(address).unwrap_err();
+        let error = data_path.set_tunnel_end(&TunnelEnd::Sockets(address)).unwrap_err();
         assert!(matches!(error, IoError::WorkerStopped(1)), "{error}");
         UdpSocket::bind((address, VXLAN_PORT)).expect("nobody receives there any more");
+    }
+}
+
+/// The scheduler's letter for the state of each worker thread of this process.
+fn worker_states() -> Vec<char> {
+    let stat_of = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("stat")).ok();
+    let stats = std::fs::read_dir("/proc/self/task").unwrap().flatten().filter_map(stat_of);
+    let state_of = |stat: String| stat.split_once("(worker-")?.1.split_once(") ")?.1.chars().next();
+    stats.filter_map(state_of).collect()
+}
+
+#[test]
+fn a_worker_that_was_busy_sleeps_when_nothing_comes() {
+    let data_path = half_a_data_path();
+    (0..10_000).for_each(|_| data_path.workers[0].wake());
+    let are_asleep = || {
+        let states = worker_states();
+        !states.is_empty() && states.iter().all(|state| *state == 'S')
+    };
+    // A worker that went on asking would never be seen asleep.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !are_asleep() {
+        assert!(std::time::Instant::now() < deadline, "{:?}", worker_states());
+        std::thread::yield_now();
     }
 }

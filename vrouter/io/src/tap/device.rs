@@ -9,9 +9,8 @@ use libc::{c_int, c_short};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use vrouter_objects::MacAddress;
 
-use super::transmit::SuperFrames;
-use super::vnet::HEADER_LEN;
 use crate::IoError;
+use crate::vnet::{HEADER_LEN, SuperFrames};
 
 /// Unsafe bindings of the requests used here; each is documented in Linux's `tuntap.rst` and `netdevice(7)`.
 mod request {

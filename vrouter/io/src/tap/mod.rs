@@ -2,20 +2,17 @@
 
 mod device;
 mod queue;
-mod transmit;
-mod vnet;
 
 use std::path::PathBuf;
 
 use vrouter_objects::MacAddress;
 
 pub(crate) use queue::{Receipt, TapQueue};
-pub(crate) use transmit::{Transmitter, Unplugged};
 
 use self::device::{InterfaceName, Persistence};
-use self::transmit::SuperFrames;
 use crate::IoError;
 use crate::netns::within;
+use crate::vnet::{SuperFrames, Transmitter};
 
 /// Which TAP, and how it is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,8 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use vrouter_forward::frame::Frame;
 
-use super::transmit::PacketSink;
-use super::vnet::{HEADER_LEN, VnetHeader};
+use crate::vnet::{self, HEADER_LEN, PacketSink};
 
 /// One queue of a TAP.
 #[derive(Debug)]
@@ -38,15 +37,8 @@ impl TapQueue {
             Ok(len) => len,
             Err(error) => return Self::receipt_of(&error),
         };
-        let Some(frame_len) = len.checked_sub(HEADER_LEN) else { return Receipt::Malformed };
-        frame.set_len(frame_len);
-        let mut header = [0; HEADER_LEN];
-        header.copy_from_slice(&frame.with_header_mut(HEADER_LEN)[..HEADER_LEN]);
-        match VnetHeader::from_bytes(&header).decode(frame.bytes()) {
-            Ok(offload) => {
-                frame.offload = offload;
-                Receipt::Frame
-            }
+        match vnet::take_in(frame, len) {
+            Ok(()) => Receipt::Frame,
             Err(_) => Receipt::Malformed,
         }
     }

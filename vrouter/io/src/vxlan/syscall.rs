@@ -1,5 +1,6 @@
-//! `recvmmsg` and `sendmsg` with the control messages of UDP offloads: UDP_GRO says how a received buffer is made up
-//! of packets, UDP_SEGMENT how a sent one is to be cut.
+//! `recvmmsg` for both kinds of tunnel, and `sendmsg`, with the control messages of UDP offloads: UDP_GRO says how a
+//! received buffer is made up of packets, UDP_SEGMENT how a sent one is to be cut. And `setsockopt` for what `nix` has no
+//! name for.
 
 use std::io::{self, IoSlice};
 use std::mem::{MaybeUninit, zeroed};
@@ -22,6 +23,10 @@ pub(super) struct ReceiveBatch {
     sources: Box<[libc::sockaddr_storage]>,
     controls: Box<[Control]>,
 }
+
+// SAFETY: the pointers among the messages lead into the other fields' own allocations, which go along with them, and to
+// buffers that `receive` borrows, where nobody looks once it has returned.
+unsafe impl Send for ReceiveBatch {}
 
 /// What one received buffer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,12 +52,17 @@ impl ReceiveBatch {
         }
     }
 
-    /// Reads what is waiting into the rooms of these frames, as many buffers as there are frames; returns how many were
-    /// filled. Does not wait.
-    pub(super) fn receive(&mut self, socket: BorrowedFd<'_>, frames: &mut [Frame]) -> io::Result<usize> {
+    /// Reads what is waiting into the rooms of these frames, as many buffers as there are frames, the first `prefix`
+    /// bytes of each before where the frame is to begin; returns how many were filled. Does not wait.
+    pub(super) fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        frames: &mut [Frame],
+        prefix: usize,
+    ) -> io::Result<usize> {
         let count = frames.len().min(self.messages.len());
         for (number, frame) in frames[..count].iter_mut().enumerate() {
-            let room = frame.room_mut(0);
+            let room = frame.room_mut(prefix);
             self.buffers[number] = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
             let header = &mut self.messages[number].msg_hdr;
             header.msg_name = (&raw mut self.sources[number]).cast();
@@ -77,11 +87,16 @@ impl ReceiveBatch {
         if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
     }
 
+    /// How many bytes buffer `number` of the last call holds.
+    pub(super) fn len(&self, number: usize) -> usize {
+        self.messages[number].msg_len as usize
+    }
+
     /// What buffer `number` of the last call holds. `None` if it came from no IP address.
     pub(super) fn received(&self, number: usize) -> Option<Received> {
         let message = &self.messages[number];
         let source = address_of(&self.sources[number])?;
-        Some(Received { source, len: message.msg_len as usize, segment: segment_of(&message.msg_hdr) })
+        Some(Received { source, len: self.len(number), segment: segment_of(&message.msg_hdr) })
     }
 }
 
@@ -156,4 +171,19 @@ fn put_segment(header: &mut libc::msghdr, control: &mut Control, segment: u16) {
     message.cmsg_len = len as usize;
     // SAFETY: the message has room for two bytes of data, not necessarily aligned.
     unsafe { libc::CMSG_DATA(message).cast::<u16>().write_unaligned(segment) };
+}
+
+/// Sets a socket option of a plain C type.
+pub(super) fn set_option<T: Copy>(
+    socket: &impl AsRawFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the value is `len` bytes that live through the call, which only reads them and what they point to; a
+    // descriptor that is no socket is an error.
+    let result =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const *value).cast(), len) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

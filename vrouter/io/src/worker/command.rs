@@ -1,6 +1,5 @@
 //! What a worker is told to do, and how it is woken to do it.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
@@ -8,8 +7,9 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use vrouter_forward::frame::PortId;
 
 use crate::IoError;
-use crate::tap::{TapQueue, Transmitter};
-use crate::vxlan::Senders;
+use crate::tap::TapQueue;
+use crate::vnet::Transmitter;
+use crate::vxlan::Tunnel;
 
 /// Where a worker says that it did what it was told, or why not.
 pub(crate) type Answer = Sender<Result<(), IoError>>;
@@ -34,16 +34,14 @@ pub(crate) enum Command {
     },
     /// Serve a tunnel, in place of any there was.
     SetTunnel {
-        /// This worker's receiving socket.
-        receiver: OwnedFd,
-        /// Where all workers send.
-        senders: Arc<Senders>,
+        /// This worker's share of it.
+        tunnel: Tunnel,
         /// Told when it is served.
         done: Answer,
     },
     /// Serve no tunnel.
     EndTunnel {
-        /// Told when its socket is closed.
+        /// Told when its sockets are closed.
         done: Answer,
     },
     /// Hand over the sample of dropped packets.

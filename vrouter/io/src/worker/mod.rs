@@ -2,6 +2,7 @@
 
 mod buffers;
 mod command;
+mod patience;
 mod poller;
 mod ports;
 mod station;

@@ -10,8 +10,8 @@ use vrouter_forward::frame::PortId;
 pub(super) enum Source {
     /// Commands are waiting.
     Commands,
-    /// The tunnel.
-    Tunnel,
+    /// The tunnel's descriptor of this number.
+    Tunnel(u16),
     /// A port.
     Port(PortId),
 }
@@ -23,7 +23,7 @@ impl Source {
     fn token(self) -> u64 {
         match self {
             Self::Commands => COMMANDS,
-            Self::Tunnel => TUNNEL,
+            Self::Tunnel(number) => TUNNEL | u64::from(number),
             Self::Port(port) => port.0.into(),
         }
     }
@@ -31,8 +31,8 @@ impl Source {
     fn of_token(token: u64) -> Self {
         match token {
             COMMANDS => Self::Commands,
-            TUNNEL => Self::Tunnel,
-            // Tokens are given in `token` only, so what is left is a port's number.
+            // Tokens are given in `token` only, so what is below is a number.
+            tunnel if tunnel & TUNNEL != 0 => Self::Tunnel(tunnel as u16),
             port => Self::Port(PortId(port as u16)),
         }
     }
@@ -86,8 +86,9 @@ mod tests {
 
     #[test]
     fn sources_have_their_own_tokens() {
-        for source in [Source::Commands, Source::Tunnel, Source::Port(PortId(0)), Source::Port(PortId(4095))]
-        {
+        let ports = [0, 4095].map(|number| Source::Port(PortId(number)));
+        let tunnels = [0, 1, u16::MAX].map(Source::Tunnel);
+        for source in [Source::Commands].into_iter().chain(ports).chain(tunnels) {
             assert_eq!(Source::of_token(source.token()), source);
         }
     }

@@ -2,7 +2,8 @@
 
 use vrouter_forward::frame::{MAX_PORTS, PortId};
 
-use crate::tap::{TapQueue, Transmitter};
+use crate::tap::TapQueue;
+use crate::vnet::Transmitter;
 
 /// One port's queue at one worker.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! One worker's loop: wait, receive, process, transmit.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::thread;
 
 use arc_swap::{ArcSwap, Cache};
 use crossbeam::queue::ArrayQueue;
@@ -11,11 +11,13 @@ use vrouter_objects::DropReason;
 
 use super::buffers::{put_back, take};
 use super::command::{Answer, Command, Inbox};
+use super::patience::Patience;
 use super::poller::{Poller, Source};
 use super::ports::Ports;
 use crate::ledger::Ledger;
-use crate::tap::{Receipt, TapQueue, Transmitter, Unplugged};
-use crate::vxlan::{Senders, TunnelReceiver, TunnelTransmitter};
+use crate::tap::{Receipt, TapQueue};
+use crate::vnet::{Transmitter, Unplugged};
+use crate::vxlan::Tunnel;
 use crate::{IoError, boot_time};
 
 /// The most frames of one burst.
@@ -48,14 +50,10 @@ pub(super) struct Station {
     ports: Ports,
     tunnel: Option<Tunnel>,
     burst: Burst,
+    patience: Patience,
     /// When maintenance is due; `None`: after the next packet.
     maintenance: Option<Time>,
     drops_due: Time,
-}
-
-struct Tunnel {
-    receiver: TunnelReceiver,
-    transmitter: TunnelTransmitter<Arc<Senders>>,
 }
 
 /// What a queue may still hold after a burst was read from it.
@@ -87,6 +85,7 @@ impl Station {
             ports: Ports::new(),
             tunnel: None,
             burst: Burst::default(),
+            patience: Patience::Exhausted,
             // What was recovered is to age, whether or not a packet ever comes.
             maintenance: Some(Time(0)),
             drops_due: Time(0),
@@ -96,18 +95,41 @@ impl Station {
     /// Serves until told to stop.
     pub(super) fn run(mut self) {
         loop {
-            self.worker.idle();
-            let ready = self.poller.wait(self.time_to_sleep());
+            let ready = self.wait();
             for number in 0..ready {
                 match self.poller.ready(number) {
                     Source::Port(port) => self.serve_port(port),
-                    Source::Tunnel => self.serve_tunnel(),
+                    Source::Tunnel(number) => self.serve_tunnel(number),
                     Source::Commands if self.obey() == Next::Stop => return self.worker.idle(),
                     Source::Commands => {}
                 }
             }
             self.maintain();
         }
+    }
+
+    /// Waits until something is ready or maintenance is due. Returns how many sources are ready.
+    fn wait(&mut self) -> usize {
+        self.worker.idle();
+        let began = boot_time();
+        let mut ready = self.ask_until(self.patience.ends(began));
+        if ready == 0 {
+            ready = self.poller.wait(self.time_to_sleep());
+        }
+        self.patience = Patience::after(began, boot_time());
+        ready
+    }
+
+    /// Asks what is ready until something is, or it is that late. Whoever else wants the core has it in between: it may
+    /// well be the one that is to send the next packet.
+    fn ask_until(&mut self, end: Time) -> usize {
+        while boot_time() < end {
+            match self.poller.wait(Some(0)) {
+                0 => thread::yield_now(),
+                ready => return ready,
+            }
+        }
+        0
     }
 
     /// Milliseconds until maintenance is due, rounded up so that it is then.
@@ -167,11 +189,12 @@ impl Station {
         Waiting::Perhaps
     }
 
-    fn serve_tunnel(&mut self) {
+    fn serve_tunnel(&mut self, number: u16) {
         for _ in 0..BURSTS_IN_TURN {
             let Some(tunnel) = &mut self.tunnel else { return };
             let Burst { frames, spare } = &mut self.burst;
-            let waiting = tunnel.receiver.receive(frames, spare, &mut Account { worker: &mut self.worker });
+            let mut account = Account { worker: &mut self.worker };
+            let waiting = tunnel.receive(number.into(), frames, spare, &mut account);
             self.process();
             if waiting == Waiting::Nothing {
                 return;
@@ -216,7 +239,7 @@ impl Station {
                     None => account.lost_all(together),
                 },
                 Way::Tunnel => match &mut self.tunnel {
-                    Some(tunnel) => tunnel.transmitter.send(together, &mut account),
+                    Some(tunnel) => tunnel.send(together, &mut account),
                     None => account.lost_all(together),
                 },
             }
@@ -263,9 +286,7 @@ impl Station {
                     self.remove_port(port);
                     answer(&done, Ok(()));
                 }
-                Command::SetTunnel { receiver, senders, done } => {
-                    answer(&done, self.set_tunnel(receiver, senders));
-                }
+                Command::SetTunnel { tunnel, done } => answer(&done, self.set_tunnel(tunnel)),
                 Command::EndTunnel { done } => {
                     self.end_tunnel();
                     answer(&done, Ok(()));
@@ -293,17 +314,17 @@ impl Station {
         }
     }
 
-    fn set_tunnel(&mut self, receiver: OwnedFd, senders: Arc<Senders>) -> Result<(), IoError> {
+    fn set_tunnel(&mut self, tunnel: Tunnel) -> Result<(), IoError> {
         self.end_tunnel();
-        self.poller.add(Source::Tunnel, &receiver).map_err(watch_failed)?;
-        let (receiver, transmitter) = (TunnelReceiver::new(receiver), TunnelTransmitter::new(senders));
-        self.tunnel = Some(Tunnel { receiver, transmitter });
-        Ok(())
+        let tunnel = self.tunnel.insert(tunnel);
+        (0..).zip(tunnel.descriptors()).try_for_each(|(number, descriptor)| {
+            self.poller.add(Source::Tunnel(number), &descriptor).map_err(watch_failed)
+        })
     }
 
     fn end_tunnel(&mut self) {
         if let Some(tunnel) = self.tunnel.take() {
-            self.poller.remove(&tunnel.receiver);
+            tunnel.descriptors().iter().for_each(|descriptor| self.poller.remove(descriptor));
         }
     }
 }

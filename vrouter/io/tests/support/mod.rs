@@ -15,7 +15,10 @@ use vrouter_forward::flow::{FlowConfig, FlowTable};
 use vrouter_forward::frame::PortId;
 use vrouter_forward::tables::{Change, Tables};
 use vrouter_forward::{ForwardConfig, PacketCounters, Shared};
-use vrouter_io::{DataPath, DataPathConfig, FlowFile, Tap, TapSpec, boot_id, boot_time, within};
+use vrouter_io::{
+    DataPath, DataPathConfig, FlowFile, Tap, TapSpec, TunnelDevice, TunnelEnd, VXLAN_PORT, boot_id,
+    boot_time, within,
+};
 use vrouter_objects::{
     DropReason, IpNet, MacAddress, NextHop, Object, Route, RouteKey, RouterId, RoutingInstance, Subnet,
     VirtualRouter, Vmi, VmiId, VmiKind, Vni, VrfId,
@@ -141,12 +144,24 @@ pub fn vtep_mac(node: u32) -> MacAddress {
     MacAddress::local(0x56, node)
 }
 
+/// How a node's packets get into tunnels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TunnelKind {
+    Sockets,
+    Devices,
+}
+
+impl TunnelKind {
+    pub const ALL: [Self; 2] = [Self::Sockets, Self::Devices];
+}
+
 /// A vRouter with its pods.
 pub struct Node {
     pub namespace: Namespace,
     number: u32,
     cluster: Vec<Object>,
     vtep: IpAddr,
+    tunnels: TunnelKind,
     flow_file: PathBuf,
     /// Holds the flow file; removed with the node.
     _folder: tempfile::TempDir,
@@ -163,13 +178,14 @@ struct Running {
 
 impl Node {
     /// Node `number`, from 1 on, of this cluster; it must be started.
-    pub fn new(namespace: Namespace, number: u32, vteps: &[&str]) -> Self {
+    pub fn new(namespace: Namespace, number: u32, vteps: &[&str], tunnels: TunnelKind) -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         Self {
             namespace,
             number,
             cluster: cluster(vteps),
             vtep: vteps[number as usize - 1].parse().unwrap(),
+            tunnels,
             flow_file: folder.path().join("flows"),
             _folder: folder,
             pods: Vec::new(),
@@ -189,12 +205,40 @@ impl Node {
         assert!(refusals.is_empty(), "{refusals:?}");
         let first = tables.publish(flow_file.next_epoch());
         let data_path = DataPath::start(DataPathConfig::default(), shared.clone(), first).unwrap();
-        let vtep = self.vtep;
-        self.namespace.inside(|| data_path.set_vtep(vtep).unwrap());
+        let end = self.tunnel_end();
+        self.namespace.inside(|| data_path.set_tunnel_end(&end).unwrap());
         self.running = Some(Running { data_path, shared, tables, flow_file });
         for pod in self.pods.clone() {
             self.attach(pod);
         }
+    }
+
+    /// The node's end of the tunnels, with the kernel's device where that is used.
+    fn tunnel_end(&self) -> TunnelEnd {
+        if self.tunnels == TunnelKind::Sockets {
+            return TunnelEnd::Sockets(self.vtep);
+        }
+        let routers = || {
+            self.cluster.iter().filter_map(|object| match object {
+                Object::VirtualRouter(router) => Some(router),
+                _ => None,
+            })
+        };
+        let name = "vxlan-1";
+        let vtep = self.vtep;
+        if !self.namespace.succeeds(&format!("ip link show {name}")) {
+            let kind = format!("type vxlan id 1 local {vtep} dstport {VXLAN_PORT} nolearning");
+            self.namespace.ip(&format!("link add {name} mtu {TUNNEL_MTU} {kind}"));
+            self.namespace.output(&format!("sysctl -w net.ipv6.conf.{name}.disable_ipv6=1"));
+            self.namespace.ip(&format!("link set {name} arp off up"));
+            for VirtualRouter { mac, address, .. } in routers().filter(|router| router.address != vtep) {
+                let entry = format!("bridge fdb append {mac} dev {name} dst {address}");
+                assert!(self.namespace.succeeds(&entry), "{entry}");
+            }
+        }
+        let devices = vec![TunnelDevice { vni: Vni::new(1).unwrap(), name: name.to_owned() }];
+        let peers = routers().map(|router| (router.mac, router.address)).collect();
+        TunnelEnd::Devices { devices, peers: Arc::new(peers) }
     }
 
     /// Stops the vRouter; its pods keep their interfaces.

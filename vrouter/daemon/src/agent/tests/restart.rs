@@ -16,7 +16,7 @@ use crate::testing::{TestNode, Told, basics, digest, interface, ip, lease};
 fn every_pod_is_in_the_tables_in_force_before_a_packet_is_taken() {
     let node = TestNode::with_lease(SMALL);
     let pod = attach(&node, "web", "c1");
-    let tunnels = Told::SetVtep(ip("172.30.0.1"));
+    let tunnels = Told::SetTunnels(ip("172.30.0.1"));
     let told = |node: &TestNode| node.plane.told.lock().unwrap().clone();
 
     let bare = node.restarted();

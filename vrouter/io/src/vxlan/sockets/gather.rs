@@ -3,13 +3,15 @@
 
 use std::mem;
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 
-use vrouter_forward::frame::{Frame, Ingress, Offload};
-use vrouter_forward::offload::{Run, recognise};
+use vrouter_forward::frame::{Checksum, Frame, Ingress, Offload, SegmentKind, Segmentation};
+use vrouter_forward::offload::{Layout, Run, recognise};
 use vrouter_objects::DropReason;
 
 use super::header::{self, HEADER_LEN};
 use crate::ledger::Ledger;
+use crate::vnet::MAX_DATAGRAMS;
 use crate::worker::take;
 
 /// Gathers the packets of one burst into frames.
@@ -35,13 +37,15 @@ impl<'a> Gatherer<'a> {
         segment: Option<usize>,
         ledger: &mut impl Ledger,
     ) {
-        match segment.filter(|size| *size < buffer.len()) {
-            None => self.take_whole(buffer, source, ledger),
-            Some(size) => {
-                for packet in buffer.bytes().chunks(size) {
-                    self.take_part(packet, source, ledger);
-                }
-            }
+        let Some(size) = segment.filter(|size| *size < buffer.len()) else {
+            return self.take_whole(buffer, source, None, ledger);
+        };
+        let datagrams = datagrams_in(buffer.bytes(), size);
+        if datagrams.is_some() {
+            return self.take_whole(buffer, source, datagrams, ledger);
+        }
+        for packet in buffer.bytes().chunks(size) {
+            self.take_part(packet, source, ledger);
         }
     }
 
@@ -50,13 +54,22 @@ impl<'a> Gatherer<'a> {
         self.end_run(ledger);
     }
 
-    /// A packet that has the buffer to itself becomes a frame where it lies.
-    fn take_whole(&mut self, buffer: &mut Frame, source: IpAddr, ledger: &mut impl Ledger) {
+    /// A packet that has the buffer to itself becomes a frame where it lies. It may be a super-frame of datagrams.
+    fn take_whole(
+        &mut self,
+        buffer: &mut Frame,
+        source: IpAddr,
+        datagrams: Option<Segmentation>,
+        ledger: &mut impl Ledger,
+    ) {
         let Some((vni, inner)) = header::parse(buffer.bytes()) else {
             return ledger.refused(DropReason::InvalidVxlan);
         };
         let ingress = Ingress::Tunnel { source, vni };
-        let offload = recognise(inner);
+        let mut offload = recognise(inner);
+        if matches!(offload.checksum, Checksum::Partial { .. }) && datagrams.is_some() {
+            offload.segmentation = datagrams;
+        }
         if !self.continue_run(inner, ingress, &offload) {
             let mut frame = mem::replace(buffer, take(self.spare));
             frame.take_front(HEADER_LEN);
@@ -101,6 +114,17 @@ impl<'a> Gatherer<'a> {
             ledger.gathered(run.count());
         }
     }
+}
+
+/// How the packet in this buffer is to be cut, if it is one packet, though said to be several of `size` bytes: over a link
+/// on the same machine a kernel leaves a super-frame of UDP whole, and the size that is told is that of its datagrams.
+fn datagrams_in(buffer: &[u8], size: usize) -> Option<Segmentation> {
+    let (_, inner) = header::parse(buffer)?;
+    let layout = Layout::of(inner).filter(|layout| layout.kind() == SegmentKind::Udp)?;
+    let is_one_packet = HEADER_LEN + layout.end() > size;
+    let is_makable = layout.payload_len().div_ceil(size) <= MAX_DATAGRAMS;
+    let size = u16::try_from(size).ok().and_then(NonZeroU16::new)?;
+    (is_one_packet && is_makable).then_some(Segmentation { kind: SegmentKind::Udp, size })
 }
 
 #[cfg(test)]

@@ -10,12 +10,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use libc::c_int;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt,
 };
 
-use super::syscall;
+use super::super::syscall;
 use super::transmit::{DatagramSink, Datagrams, Tunnel};
 use crate::IoError;
 
@@ -27,14 +26,14 @@ const BUFFER_BYTES: usize = 8 << 20;
 
 /// A tunnel end: where packets are received, by worker, and sent from.
 #[derive(Debug)]
-pub(crate) struct TunnelSockets {
-    pub(crate) receivers: Vec<OwnedFd>,
-    pub(crate) senders: Arc<Senders>,
+pub(super) struct TunnelSockets {
+    pub(super) receivers: Vec<OwnedFd>,
+    pub(super) senders: Arc<Senders>,
 }
 
 impl TunnelSockets {
     /// Opens the sockets of this address for so many workers.
-    pub(crate) fn open(address: SocketAddr, workers: usize) -> Result<Self, IoError> {
+    pub(super) fn open(address: SocketAddr, workers: usize) -> Result<Self, IoError> {
         let receivers = (0..workers).map(|_| open_receiver(address)).collect::<Result<_, _>>()?;
         Ok(Self { receivers, senders: Arc::new(Senders::open(address)?) })
     }
@@ -64,7 +63,7 @@ fn open_udp(address: SocketAddr) -> nix::Result<OwnedFd> {
 /// The sockets that packets are sent from. All workers share them, so that a flow has one outer source port whichever
 /// worker sends it; sending takes no lock of ours.
 #[derive(Debug)]
-pub(crate) struct Senders {
+pub(super) struct Senders {
     sockets: Box<[OwnedFd]>,
     vxlan_port: u16,
 }
@@ -107,10 +106,5 @@ fn never_fragment(socket: &OwnedFd, address: SocketAddr) -> io::Result<()> {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
         SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
     };
-    let value: c_int = libc::IP_PMTUDISC_PROBE;
-    let len = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: the socket is open, and the value is `len` bytes that live through the call, which only reads them.
-    let result =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), len) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    syscall::set_option(socket, level, option, &libc::IP_PMTUDISC_PROBE)
 }

@@ -16,10 +16,10 @@ const MAX_BYTES: usize = 65_000;
 
 /// Where a call's packets go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tunnel {
-    pub(crate) destination: IpAddr,
-    pub(crate) vni: Vni,
-    pub(crate) entropy: u32,
+pub(super) struct Tunnel {
+    pub(super) destination: IpAddr,
+    pub(super) vni: Vni,
+    pub(super) entropy: u32,
 }
 
 impl Tunnel {
@@ -33,7 +33,7 @@ impl Tunnel {
 
 /// How the parts of a call are packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Datagrams {
+pub(super) enum Datagrams {
     /// One.
     One,
     /// As many of this many bytes as there are; the last may be shorter.
@@ -41,25 +41,25 @@ pub(crate) enum Datagrams {
 }
 
 /// Where VXLAN packets go, VXLAN header first.
-pub(crate) trait DatagramSink {
+pub(super) trait DatagramSink {
     fn send(&self, tunnel: &Tunnel, datagrams: Datagrams, parts: &[IoSlice<'_>]) -> io::Result<()>;
 }
 
 /// The sending side of a worker's tunnel.
 #[derive(Debug)]
-pub(crate) struct TunnelTransmitter<S> {
+pub(super) struct TunnelTransmitter<S> {
     sink: S,
     /// VXLAN and inner headers of the segments of one super-frame.
     headers: Vec<u8>,
 }
 
 impl<S: DatagramSink> TunnelTransmitter<S> {
-    pub(crate) fn new(sink: S) -> Self {
+    pub(super) fn new(sink: S) -> Self {
         Self { sink, headers: Vec::new() }
     }
 
     /// Sends the frames in their order. Each is sent, or told to the ledger as lost. All must leave by a tunnel.
-    pub(crate) fn send(&mut self, frames: &mut [Frame], ledger: &mut impl Ledger) {
+    pub(super) fn send(&mut self, frames: &mut [Frame], ledger: &mut impl Ledger) {
         let mut rest = frames;
         while let Some(first) = rest.first() {
             let count = equals_ahead(rest);

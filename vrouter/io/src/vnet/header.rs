@@ -1,4 +1,4 @@
-//! The virtio-net header that stands before every frame on a TAP, read and written.
+//! The virtio-net header that stands before every frame on a TAP or a packet socket, read and written.
 //!
 //! Its ten bytes are in the machine's own byte order. What is read comes from whoever can write to the interface, so
 //! nothing in it is believed: every offset must lie within the frame, and the segmentation fit what the frame is.
@@ -29,7 +29,7 @@ const GSO_ECN: u8 = 0x80;
 /// `TCP_MIN_SND_MSS`, of which options take their part).
 const SMALL_TCP_SEGMENT: u16 = 48;
 /// The most datagrams that a UDP sender can leave to be cut (Linux's `UDP_MAX_SEGMENTS`).
-const MAX_DATAGRAMS: usize = 128;
+pub(crate) const MAX_DATAGRAMS: usize = 128;
 
 /// The header, field by field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

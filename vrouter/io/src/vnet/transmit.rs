@@ -1,4 +1,4 @@
-//! Writing frames to a TAP: super-frames whole, runs of one flow gathered into one write, everything else singly.
+//! Writing frames behind a virtio-net header: super-frames whole, runs of one flow gathered into one write, everything else singly.
 
 use std::io::{self, IoSlice};
 
@@ -6,10 +6,10 @@ use vrouter_forward::frame::{Frame, SegmentKind};
 use vrouter_forward::offload::{Cut, MAX_SEGMENTS, Run, SegmentChecksum};
 use vrouter_objects::DropReason;
 
-use super::vnet::{HEADER_LEN, VnetHeader};
+use super::header::{HEADER_LEN, VnetHeader};
 use crate::ledger::Ledger;
 
-/// Where a TAP's packets go: one call, one packet with its virtio-net header.
+/// Where packets go: one call, one packet with its virtio-net header.
 pub(crate) trait PacketSink {
     fn write(&mut self, parts: &[IoSlice<'_>]) -> io::Result<()>;
 }
@@ -36,7 +36,7 @@ pub(crate) struct Unplugged;
 /// The longest headers that are copied to be changed: Ethernet with tag, IPv6, TCP with all its options.
 const MAX_HEADERS: usize = 14 + 4 + 40 + 60;
 
-/// The sending side of one TAP queue.
+/// The sending side of one queue.
 #[derive(Debug)]
 pub(crate) struct Transmitter<S> {
     sink: S,
@@ -188,8 +188,8 @@ fn is_refusal(error: &io::Error) -> bool {
 fn give_up(frame: &Frame, error: &io::Error, ledger: &mut impl Ledger) -> Result<(), Unplugged> {
     let (reason, result) = match error.raw_os_error() {
         Some(libc::EBADFD | libc::EBADF | libc::ENODEV) => (DropReason::InterfaceDown, Err(Unplugged)),
-        // A TAP that is set down.
-        Some(libc::EIO) => (DropReason::InterfaceDown, Ok(())),
+        // An interface that is set down; a packet socket's may come back.
+        Some(libc::EIO | libc::ENETDOWN | libc::ENXIO) => (DropReason::InterfaceDown, Ok(())),
         Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => (DropReason::QueueFull, Ok(())),
         _ => (DropReason::TransmitFailed, Ok(())),
     };

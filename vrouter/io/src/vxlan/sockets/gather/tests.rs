@@ -144,3 +144,14 @@ fn a_wrong_checksum_is_left_for_the_receiver_to_find() {
     assert_eq!((frames.len(), frames[0].bytes()), (2, &bad[..]));
     assert_eq!(frames[0].offload, Offload::default());
 }
+
+#[test]
+fn offl_13_a_super_frame_of_datagrams_that_nobody_cut_is_recognised() {
+    for transport in [Transport::Udp4, Transport::Udp6] {
+        let whole = super_frame(transport, 950, 100);
+        let (frames, ledger) = receive(&[(SOURCE, Some(100), vxlan(1, whole.bytes()))]);
+        assert_eq!(frames.len(), 1);
+        assert_eq!((frames[0].bytes(), frames[0].offload), (whole.bytes(), whole.offload));
+        assert_eq!(ledger, Recorded::default());
+    }
+}

@@ -3,7 +3,7 @@
 use vrouter_objects::Vni;
 
 /// Bytes of header between the outer UDP header and the inner frame.
-pub(crate) const HEADER_LEN: usize = 8;
+pub(super) const HEADER_LEN: usize = 8;
 
 /// The I bit: the VNI is valid.
 const VALID_VNI: u8 = 0x08;
@@ -11,7 +11,7 @@ const VALID_VNI: u8 = 0x08;
 /// The VNI of a received packet and its inner frame. `None` if the packet is too short or its I bit is clear. All
 /// reserved bits are ignored, as the RFC says: of extensions that use them, such as GPE, nothing is known here, and
 /// what they carry is found out from the inner frame.
-pub(crate) fn parse(packet: &[u8]) -> Option<(Vni, &[u8])> {
+pub(super) fn parse(packet: &[u8]) -> Option<(Vni, &[u8])> {
     let (header, frame) = packet.split_first_chunk::<HEADER_LEN>()?;
     let [flags, _, _, _, a, b, c, _] = *header;
     if flags & VALID_VNI == 0 {
@@ -22,7 +22,7 @@ pub(crate) fn parse(packet: &[u8]) -> Option<(Vni, &[u8])> {
 }
 
 /// The header of a packet to be sent, reserved bits zero.
-pub(crate) fn build(vni: Vni) -> [u8; HEADER_LEN] {
+pub(super) fn build(vni: Vni) -> [u8; HEADER_LEN] {
     let [_, a, b, c] = vni.get().to_be_bytes();
     [VALID_VNI, 0, 0, 0, a, b, c, 0]
 }
