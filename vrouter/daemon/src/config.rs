@@ -137,8 +137,8 @@ pub enum ConfigError {
     Control(#[from] TargetError),
 }
 
-/// The most workers that are started unasked. On a small machine it is one for every two cores: a worker, a sender and a
-/// receiver share them, and with one worker the answers of a flow are read by the thread that has its buffers warm.
+/// The most workers that are started unasked: more cores are better left to pods. A small machine has one for every two
+/// cores, as a worker shares them with the senders and receivers that it serves.
 const DEFAULT_WORKERS: usize = 4;
 /// Queues of a TAP device that the kernel allows.
 const MAX_WORKERS: usize = 256;

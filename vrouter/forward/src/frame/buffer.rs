@@ -80,7 +80,7 @@ impl Frame {
     /// [`Frame::head`], to be changed in place.
     #[inline(always)]
     pub(crate) fn head_mut(&mut self) -> Option<&mut [u8; HEAD]> {
-        self.buffer.get_mut(self.start..)?.first_chunk_mut()
+        self.buffer.get_mut(self.start..self.start + HEAD)?.first_chunk_mut()
     }
 
     /// How many bytes the frame has.

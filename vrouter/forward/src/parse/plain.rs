@@ -2,8 +2,8 @@
 //! without extension headers, whole, and TCP or UDP.
 //!
 //! Whatever is read here, [`super::parse`] reads in the same way; what is not has to go through that. What may not
-//! appear in any header is only checked as far as a flow that is in the table does not already vouch for it: no flow has
-//! a source that is multicast, or no port.
+//! appear in any header is only checked as far as a flow does not vouch for it: a flow is settled by a packet of its own
+//! that [`super::parse`] has read, so it has no address and no port that no packet may have.
 
 use vrouter_objects::IpProtocol;
 

@@ -327,6 +327,9 @@ fn leave<Ip: PlainIp>(
     tally: &mut Tally,
 ) -> Option<Egress> {
     rewrite::<Ip>(context, frame, &lead.headers, flow, exit)?;
+    if frame.offload.segmentation.is_some() {
+        tally.super_frame();
+    }
     match exit {
         Exit::Port(entry) => tally.sent(entry.port, ETHERNET_HEADER as u32 + lead.headers.ip_len),
         Exit::Tunnel { .. } => tally.tunnelled(),
@@ -374,6 +377,10 @@ fn rewrite<Ip: PlainIp>(
         return None;
     }
     let adjustments = slot.adjustments();
+    // Without a translation, there is nothing to adjust.
+    take_plain_hop::<Ip>(head, adjustments.addresses);
+    exit.write_macs(head);
+    slot.touch(packets, headers.ip_len.into(), context.tenths);
     if decision.actions != Actions::NONE {
         let address = match Ip::VERSION {
             PlainVersion::V4 => slot.translated_v4(),
@@ -384,11 +391,7 @@ fn rewrite<Ip: PlainIp>(
         let side = if is_destination { Side::Destination } else { Side::Source };
         translate_plain::<Ip>(head, (headers.protocol, covered), (side, to), adjustments);
     }
-    // Without a translation, there is nothing to adjust.
-    take_plain_hop::<Ip>(head, adjustments.addresses);
-    exit.write_macs(head);
     frame.set_end(ETHERNET_HEADER + headers.ip_len as usize);
-    slot.touch(packets, headers.ip_len.into(), context.tenths);
     Some(())
 }
 

@@ -27,13 +27,16 @@ struct PortRun {
 impl Tally {
     /// Notes frames that came in at one ingress.
     pub(super) fn received(&mut self, ingress: Ingress, received: &[Frame]) {
-        let super_frames = received.iter().filter(|frame| frame.offload.segmentation.is_some());
-        self.super_frames += super_frames.count() as u64;
         let (frames, bytes) = (received.len() as u32, received.iter().map(|frame| frame.len() as u64).sum());
         self.received += u64::from(frames);
         if let Ingress::Port(port) = ingress {
             self.received_from.push(PortRun { port, frames, bytes });
         }
+    }
+
+    /// Notes that one of the frames that came in is a super-frame.
+    pub(super) fn super_frame(&mut self) {
+        self.super_frames += 1;
     }
 
     /// Notes a frame that leaves by this port.

@@ -192,6 +192,9 @@ impl Worker {
         spare: &mut Vec<Frame>,
         observer: &mut O,
     ) {
+        if frame.offload.segmentation.is_some() {
+            self.tally.super_frame();
+        }
         let outcome = self.decide(context, frame, staged, spare, observer);
         self.account(context, frame, outcome, observer);
     }

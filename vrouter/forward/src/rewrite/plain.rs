@@ -1,4 +1,4 @@
-//! Changing the headers that nearly every packet has, at fixed offsets: see [`crate::parse::Plain`].
+//! Changing the headers that nearly every packet has, at fixed offsets: see [`crate::parse::PlainIp`].
 
 use vrouter_objects::IpProtocol;
 
