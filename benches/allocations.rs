@@ -20,6 +20,8 @@ const BURST: usize = 64;
 const WARM_UP: usize = 300;
 const ROUNDS: usize = 1_000;
 const CONNECTIONS: usize = 1_000_000;
+/// What so many connections may take.
+const MOST_BYTES: usize = 400_000_000;
 
 fn main() -> Result<()> {
     let layout = Layout::new(SERVICES, DEFAULT_SLOTS);
@@ -39,6 +41,7 @@ fn main() -> Result<()> {
     let bytes = bytes_held_by_connections();
     println!("\n{CONNECTIONS} connections: {bytes} bytes, {} each", bytes / CONNECTIONS);
     ensure!(counts.iter().all(|(_, count)| *count == 0), "there are allocations per packet");
+    ensure!(bytes <= MOST_BYTES, "{CONNECTIONS} connections take more than {MOST_BYTES} bytes: {bytes}");
     Ok(())
 }
 

@@ -49,6 +49,15 @@ fn publish(criterion: &mut Criterion) {
     });
 }
 
+/// Ends the changes when it goes, also where what is measured panics: the scope waits for their thread.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Runs `measured` while another thread publishes change after change.
 fn while_changing<T>(site: &Site, measured: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(false);
@@ -60,9 +69,8 @@ fn while_changing<T>(site: &Site, measured: impl FnOnce() -> T) -> T {
                 thread::sleep(PAUSE);
             }
         });
-        let result = measured();
-        is_over.store(true, Ordering::Relaxed);
-        result
+        let _ending = Ending(&is_over);
+        measured()
     })
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use vrouter_lab::name::LabName;
+use vrouter_lab::state::Vxlan;
 
 use crate::case::Case;
 use crate::subject::{Place, Subject};
@@ -36,6 +37,9 @@ pub struct Arguments {
     /// Where to draw the chart.
     #[arg(long, value_name = "FILE", default_value = "target/bench/compare.svg")]
     pub chart: PathBuf,
+    /// How the vRouter's packets get into tunnels.
+    #[arg(long, default_value = "sockets")]
+    pub vxlan: Vxlan,
     /// The name of the lab the subjects are set up in.
     #[arg(long, default_value = "bench")]
     pub name: LabName,
@@ -112,6 +116,8 @@ mod tests {
         let full = parse("bench").unwrap();
         assert_eq!((full.cases().len(), full.places().len(), full.subjects().len()), (8, 2, 6));
         assert_eq!((full.rounds(), full.seconds()), (3, 3));
+        assert_eq!(full.vxlan, Vxlan::Sockets);
+        assert_eq!(parse("bench --vxlan device").unwrap().vxlan, Vxlan::Device);
         let quick = parse("bench --quick").unwrap();
         assert_eq!(quick.subjects(), [Subject::VRouter, Subject::Nftables]);
         assert_eq!((quick.cases().len(), quick.rounds(), quick.seconds()), (8, 3, 2));
@@ -133,6 +139,7 @@ mod tests {
             ("bench --rounds 0", "--rounds"),
             ("bench --seconds 0", "--seconds"),
             ("bench --seconds 1.5", "--seconds"),
+            ("bench --vxlan tcp", "--vxlan"),
             ("bench --name A", "lab name"),
             ("bench tcp1", "tcp1"),
         ] {

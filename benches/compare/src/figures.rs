@@ -7,7 +7,7 @@ use vrouter_lab::statistics::Summary;
 use crate::case::{Case, Metric};
 use crate::measure::Figure;
 use crate::plan::Stage;
-use crate::report::Row;
+use crate::report::{Row, beside};
 use crate::subject::{Place, Services, Subject};
 
 /// What a figure is of. Ordered as it is shown.
@@ -41,8 +41,8 @@ impl Figures {
 
     fn row(&self, key: &Key, summary: Summary) -> Row {
         let Key { place, services, case, metric, subject } = *key;
-        let reference = self.0.get(&Key { subject: Subject::Nftables, ..*key });
-        let reference = reference.and_then(|values| Summary::of(values));
+        let reference = Key { subject: Subject::Nftables, services: beside(services), ..*key };
+        let reference = self.0.get(&reference).and_then(|values| Summary::of(values));
         Row {
             case,
             place,
@@ -65,7 +65,7 @@ mod tests {
     use crate::plan::USUAL;
 
     fn stage(subject: Subject, place: Place) -> Stage {
-        Stage { round: 0, place, services: USUAL, subject, cases: Vec::new() }
+        Stage { round: 0, place, services: subject.loaded(USUAL), subject, cases: Vec::new() }
     }
 
     #[test]
@@ -79,15 +79,17 @@ mod tests {
         };
         add(Subject::VRouter, Place::Same, &[30.0, 10.0, 15.0]);
         add(Subject::Nftables, Place::Same, &[10.0, 10.0, 40.0]);
+        add(Subject::Veth, Place::Same, &[25.0]);
         add(Subject::VRouter, Place::Cross, &[7.0]);
         let rows = figures.rows();
         let ratios: Vec<_> = rows.iter().map(|row| (row.place, row.subject, row.ratio)).collect();
         let wanted = [
+            (Place::Same, Subject::Veth, Some(2.5)),
             (Place::Same, Subject::VRouter, Some(1.5)),
             (Place::Same, Subject::Nftables, Some(1.0)),
             (Place::Cross, Subject::VRouter, None),
         ];
         assert_eq!(ratios, wanted);
-        assert_eq!((rows[0].median, rows[0].min, rows[0].max, rows[0].runs), (15.0, 10.0, 30.0, 3));
+        assert_eq!((rows[1].median, rows[1].min, rows[1].max, rows[1].runs), (15.0, 10.0, 30.0, 3));
     }
 }

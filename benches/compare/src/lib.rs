@@ -8,6 +8,7 @@
 pub mod arguments;
 pub mod case;
 pub mod chart;
+pub mod cores;
 pub mod figures;
 pub mod machine;
 pub mod measure;

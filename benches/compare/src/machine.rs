@@ -25,6 +25,12 @@ const TOOLS: [(&str, &str); 8] = [
     ("ovs-vswitchd", "--version"),
 ];
 
+/// The limit of connection tracking, which each namespace has for itself.
+const TRACKED: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
+
+/// The first and the last port that a client's connections may have.
+const PORTS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+
 /// How long the machine is looked at before anything is measured.
 const WATCHED: Duration = Duration::from_millis(500);
 
@@ -48,6 +54,12 @@ pub struct Machine {
     pub congestion_control: String,
     /// The tools by name, and this program.
     pub versions: BTreeMap<&'static str, String>,
+    /// How many connections the kernel keeps track of, where it does.
+    pub connections_tracked: Option<u64>,
+    /// How many ports a client's connections have: as many can be tracked to one service.
+    pub client_ports: u64,
+    /// How the vRouter's packets got into tunnels.
+    pub vxlan: &'static str,
     /// How often each figure was taken.
     pub rounds: usize,
     /// The length of each measurement.
@@ -76,6 +88,8 @@ impl Machine {
             memory_mib: kibibytes.context("/proc/meminfo: no MemTotal")? / 1024,
             busy_at_start: measure::busy_share(WATCHED)?,
             congestion_control: read("/proc/sys/net/ipv4/tcp_congestion_control")?.trim().to_owned(),
+            connections_tracked: read(TRACKED).ok().and_then(|it| it.trim().parse().ok()),
+            client_ports: ports(&read(PORTS)?).context(PORTS)?,
             versions,
             ..Self::default()
         })
@@ -95,6 +109,22 @@ impl Machine {
         )
     }
 
+    /// Whether the kernel's connection tracking can be a limit.
+    pub fn tracking(&self) -> String {
+        let ports = self.client_ports;
+        match self.connections_tracked {
+            None => "nftables: the limit of tracked connections is not known".to_owned(),
+            Some(most) if most > ports => {
+                format!(
+                    "nftables, iptables: {most} connections can be tracked, a client's ports make {ports} at most"
+                )
+            }
+            Some(most) => format!(
+                "WARNING: {most} connections can be tracked, and a client's ports make {ports}: raise nf_conntrack_max"
+            ),
+        }
+    }
+
     /// What is to be said where others take too much of it.
     pub fn warning(&self) -> Option<String> {
         let percent = 100.0 * self.busy_at_start;
@@ -102,6 +132,12 @@ impl Machine {
             format!("WARNING: others kept the machine {percent:.0} % busy; do not trust these figures")
         })
     }
+}
+
+fn ports(range: &str) -> Option<u64> {
+    let mut ends = range.split_whitespace().map(str::parse::<u64>);
+    let (first, last) = (ends.next()?.ok()?, ends.next()?.ok()?);
+    Some(last.checked_sub(first)? + 1)
 }
 
 fn read(file: &str) -> Result<String> {
@@ -115,7 +151,7 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// What a tool says of itself; nothing where it is not installed.
-fn version(tool: &str, option: &str) -> Option<String> {
+pub fn version(tool: &str, option: &str) -> Option<String> {
     // Some print it to standard error, some fail after printing it.
     let output = Command::new(tool).arg(option).output().ok()?;
     let said =
@@ -140,6 +176,18 @@ mod tests {
         let machine = |busy_at_start| Machine { busy_at_start, ..Machine::default() };
         assert_eq!(machine(0.02).warning(), None);
         assert!(machine(0.5).warning().unwrap().contains("50 % busy"));
+    }
+
+    #[test]
+    fn a_low_limit_of_tracked_connections_is_told() {
+        let machine = |most| Machine {
+            connections_tracked: Some(most),
+            client_ports: ports("32768\t60999\n").unwrap(),
+            ..Machine::default()
+        };
+        assert!(machine(262_144).tracking().contains("28232 at most"));
+        assert!(machine(20_000).tracking().starts_with("WARNING"));
+        assert_eq!(ports("2 1"), None);
     }
 
     #[test]

@@ -83,11 +83,11 @@ impl Plan {
             return;
         }
         for round in 0..rounds {
-            // Each has every place in the row at some time, so that none always follows the same one.
-            let mut order = subjects.to_vec();
-            order.rotate_left(round % subjects.len());
-            let stage = |subject| Stage { round, place, services, subject, cases: cases.to_vec() };
-            self.stages.extend(order.into_iter().map(stage));
+            let stage = |subject: Subject| {
+                let services = subject.loaded(services);
+                Stage { round, place, services, subject, cases: cases.to_vec() }
+            };
+            self.stages.extend(turns(subjects, round).into_iter().map(stage));
         }
     }
 
@@ -97,18 +97,26 @@ impl Plan {
     }
 }
 
-/// Whether it is measured with other numbers of services too: those that stand for kube-proxy, one way or the other.
-fn is_scaled(subject: Subject) -> bool {
-    match subject {
-        Subject::VRouter | Subject::Nftables | Subject::Iptables => true,
-        Subject::Ovs | Subject::OvsTso | Subject::Veth => false,
+/// The subjects' order in a round: every other round goes backwards, and each pair of rounds begins one further on. So none
+/// always follows the same one, and what drifts in the course of a run touches the first and the last alike.
+fn turns(subjects: &[Subject], round: usize) -> Vec<Subject> {
+    let mut order = subjects.to_vec();
+    order.rotate_left(round / 2 % subjects.len());
+    if round % 2 == 1 {
+        order.reverse();
     }
+    order
+}
+
+/// Whether it is measured with other numbers of services too: all that have services.
+fn is_scaled(subject: Subject) -> bool {
+    subject.loaded(USUAL) != Services::NONE
 }
 
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { round, place, services, subject, .. } = self;
-        write!(f, "{subject}, {place}, {} other services, round {}", services.0, round + 1)
+        write!(f, "{subject}, {place}, {services}, round {}", round + 1)
     }
 }
 
@@ -133,12 +141,16 @@ mod tests {
     }
 
     #[test]
-    fn subjects_take_turns_and_turns_rotate() {
+    fn subjects_take_turns_and_turns_change() {
         let plan = plan("bench --quick --place same --only crr");
         let order: Vec<_> = plan.stages.iter().map(|stage| (stage.round, stage.subject)).collect();
         let (ours, theirs) = (Subject::VRouter, Subject::Nftables);
-        assert_eq!(order, [(0, ours), (0, theirs), (1, theirs), (1, ours), (2, ours), (2, theirs)]);
+        assert_eq!(order, [(0, ours), (0, theirs), (1, theirs), (1, ours), (2, theirs), (2, ours)]);
         assert_eq!(plan.measurements(), 6);
+        let subjects = [ours, theirs, Subject::Veth];
+        assert_eq!(turns(&subjects, 1), [Subject::Veth, theirs, ours]);
+        assert_eq!(turns(&subjects, 2), [theirs, Subject::Veth, ours]);
+        assert_eq!(turns(&subjects, 3), [ours, Subject::Veth, theirs]);
     }
 
     #[test]
@@ -151,8 +163,11 @@ mod tests {
     #[test]
     fn a_full_run_looks_at_scale_where_services_are_known() {
         let plan = plan("bench --rounds 1");
-        let scaled: Vec<_> = plan.stages.iter().filter(|stage| stage.services != USUAL).collect();
-        assert_eq!(scaled.len(), 3 * 2 * 2);
+        let (bare, known): (Vec<_>, Vec<_>) =
+            plan.stages.iter().partition(|stage| stage.services == Services::NONE);
+        assert!(bare.iter().all(|stage| stage.subject == Subject::Veth && stage.cases.len() == 8));
+        let scaled: Vec<_> = known.into_iter().filter(|stage| stage.services != USUAL).collect();
+        assert_eq!(scaled.len(), 5 * 2 * 2);
         assert!(scaled.iter().all(|stage| stage.cases == [Case::Tcp1, Case::Crr]));
         assert!(scaled.iter().all(|stage| is_scaled(stage.subject)));
     }

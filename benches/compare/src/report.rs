@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::case::{Case, Metric};
 use crate::machine::Machine;
+use crate::plan::USUAL;
 use crate::subject::{Place, Services, Subject};
 
 /// All of it.
@@ -28,7 +29,7 @@ pub struct Row {
     pub place: Place,
     /// What forwarded it.
     pub subject: Subject,
-    /// How many other services were loaded, where the subject knows services.
+    /// How many other services were loaded; none where the subject knows no services.
     pub services: Services,
     /// What is counted.
     pub metric: Metric,
@@ -52,6 +53,11 @@ impl Report {
     pub fn write(&self, file: &Path) -> Result<()> {
         write(file, &serde_json::to_string_pretty(self)?)
     }
+}
+
+/// The number of services whose figures these stand beside: those of a subject without services belong to the usual ones.
+pub fn beside(services: Services) -> Services {
+    if services == Services::NONE { USUAL } else { services }
 }
 
 /// Writes a file, and makes its folder where there is none.

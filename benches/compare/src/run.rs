@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use vrouter_lab::commands::lifecycle;
 use vrouter_lab::name::LabName;
+use vrouter_lab::state::Vxlan;
 
 use crate::arguments::Arguments;
 use crate::case::Case;
@@ -45,6 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let machine = Machine {
         rounds: arguments.rounds(),
         seconds: arguments.seconds(),
+        vxlan: arguments.vxlan.as_str(),
         skipped: plan.skipped,
         failed: run.failures,
         ..machine
@@ -71,6 +73,7 @@ fn conclude(arguments: &Arguments, report: &Report) -> Result<()> {
 struct Run<'a> {
     lab: &'a LabName,
     seconds: u32,
+    vxlan: Vxlan,
     measurements: usize,
     done: usize,
     figures: Figures,
@@ -82,6 +85,7 @@ impl<'a> Run<'a> {
         Self {
             lab: &arguments.name,
             seconds: arguments.seconds(),
+            vxlan: arguments.vxlan,
             measurements,
             done: 0,
             figures: Figures::default(),
@@ -102,8 +106,10 @@ impl<'a> Run<'a> {
     }
 
     fn measure(&mut self, stage: &Stage) -> Result<()> {
-        let site = Site::build(self.lab, stage.subject, stage.place, stage.services)?;
+        let site = Site::build(self.lab, stage.subject, stage.place, stage.services, self.vxlan)?;
         let servers = Servers::start(self.lab, &site)?;
+        let busy = measure::wait_until_idle()?;
+        eprintln!("    the machine is {:.0} % busy", 100.0 * busy);
         let width = self.measurements.to_string().len();
         for &case in &stage.cases {
             self.done += 1;

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -14,7 +13,7 @@ use vrouter_lab::netns::Netns;
 use vrouter_lab::ports::{self, Transport};
 use vrouter_lab::process::{Process, log_tail, wait_until};
 
-use crate::measure::pinned;
+use crate::cores;
 use crate::subject::{ServerPort, Site};
 
 /// How long a server may take to start and to end.
@@ -36,7 +35,7 @@ impl Servers {
     /// Starts them all and waits until each listens.
     pub fn start(lab: &LabName, site: &Site) -> Result<Self> {
         let first = site.servers.first().context("a site without a server")?;
-        let core = last_core()?;
+        let core = cores::server()?;
         let mut servers = vec![start(lab, first, iperf_server(first), ServerPort::Iperf)?];
         for netns in &site.servers {
             servers.push(start(lab, netns, sockperf_server(netns, core), ServerPort::PingPong)?);
@@ -92,7 +91,7 @@ fn iperf_server(netns: &Netns) -> Command {
 }
 
 fn sockperf_server(netns: &Netns, core: usize) -> Command {
-    let mut command = pinned(netns, core, "sockperf");
+    let mut command = cores::pin(netns.command("taskset"), core, "sockperf");
     command.args(["server", "--tcp", "--port", &ServerPort::PingPong.number().to_string()]);
     command
 }
@@ -127,12 +126,4 @@ fn nginx_server(lab: &LabName, netns: &Netns) -> Result<Command> {
 /// Where the servers' files are; goes with the lab's other files.
 fn directory(lab: &LabName) -> PathBuf {
     lab.directory().join("servers")
-}
-
-/// The servers' core, which is not the client's.
-fn last_core() -> Result<usize> {
-    match available_parallelism().context("counting processors")?.get() {
-        1 => bail!("client and server need a core each, and there is only one"),
-        cores => Ok(cores - 1),
-    }
 }

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use vrouter_lab::status;
 
 use crate::case::{Better, Case, Metric};
-use crate::report::{Report, Row};
+use crate::machine::Machine;
+use crate::report::{Report, Row, beside};
 use crate::subject::{Place, Services, Subject};
 
 /// Tables of medians with their ratios, one for each place and number of services, and what they were measured on.
 pub fn render(report: &Report) -> String {
-    let groups: BTreeSet<_> = report.rows.iter().map(|row| (row.place, row.services)).collect();
+    let groups: BTreeSet<_> = report.rows.iter().map(|row| (row.place, beside(row.services))).collect();
     let mut parts: Vec<_> =
         groups.into_iter().map(|(place, services)| group(report, place, services)).collect();
     let mut notes = vec![
@@ -18,21 +19,39 @@ pub fn render(report: &Report) -> String {
         report.machine.summary(),
     ];
     notes.extend(report.machine.warning());
+    let subjects: BTreeSet<_> = report.rows.iter().map(|row| row.subject).collect();
+    notes.extend(subjects.into_iter().filter_map(|subject| note(subject, &report.machine)));
     notes.extend(report.machine.skipped.iter().map(|skipped| format!("skipped: {skipped}")));
     notes.extend(report.machine.failed.iter().map(|failure| format!("FAILED: {failure}")));
     parts.push(notes.join("\n"));
     parts.join("\n\n")
 }
 
+/// What is to be known of a subject.
+fn note(subject: Subject, machine: &Machine) -> Option<String> {
+    match subject {
+        Subject::VRouter => Some(format!("vrouter: --vxlan {}", machine.vxlan)),
+        Subject::Nftables => Some(machine.tracking()),
+        Subject::Iptables => {
+            Some("iptables: the measured services stand in the middle of the chain".to_owned())
+        }
+        Subject::Veth => Some(
+            "veth: no services; on one node a bare pair, across nodes the kernel's routing over VXLAN"
+                .to_owned(),
+        ),
+        Subject::Ovs | Subject::OvsTso => None,
+    }
+}
+
 fn group(report: &Report, place: Place, services: Services) -> String {
     let rows: Vec<_> =
-        report.rows.iter().filter(|row| (row.place, row.services) == (place, services)).collect();
+        report.rows.iter().filter(|row| (row.place, beside(row.services)) == (place, services)).collect();
     let subjects: BTreeSet<_> = rows.iter().map(|row| row.subject).collect();
     let figures: BTreeSet<_> = rows.iter().map(|row| (row.case, row.metric)).collect();
     let names: Vec<_> = subjects.iter().map(|subject| subject.to_string().to_uppercase()).collect();
     let header: Vec<_> = ["CASE", "UNIT"].into_iter().chain(names.iter().map(String::as_str)).collect();
     let lines = figures.into_iter().map(|(case, metric)| line(&rows, &subjects, case, metric));
-    format!("{}, {} other services:\n{}", title(place), services.0, status::table(&header, lines))
+    format!("{}, {services}:\n{}", title(place), status::table(&header, lines))
 }
 
 fn line(rows: &[&Row], subjects: &BTreeSet<Subject>, case: Case, metric: Metric) -> Vec<String> {
@@ -87,7 +106,6 @@ pub fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Machine;
     use crate::plan::Skipped;
     use crate::report::tests::row;
 
@@ -119,12 +137,14 @@ mod tests {
         ];
         let rate = |subject| row(Case::KeepAlive, Metric::Rps, subject, 121_700.0, Some(0.98));
         let mut rows: Vec<_> = subjects.into_iter().map(rate).collect();
+        rows[5].services = Services::NONE;
         rows.push(row(Case::PingPong, Metric::P50Us, Subject::VRouter, 29.6, None));
         let reason = "no tunnel".to_owned();
         let skipped = vec![Skipped { subject: Subject::Veth, place: Place::Cross, reason }];
         let text = render(&Report { machine: Machine { skipped, ..Machine::default() }, rows });
         assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
         assert!(text.contains("122k (0.98)") && text.contains("pingpong p50 (-)"), "{text}");
+        assert_eq!(text.matches("other services:").count(), 1, "{text}");
         assert!(text.contains("skipped: veth, cross: no tunnel"), "{text}");
     }
 }

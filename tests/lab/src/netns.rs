@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 use anyhow::{Context, Result};
 use nix::unistd::Pid;
@@ -85,6 +85,13 @@ impl Netns {
         command
     }
 
+    /// The same, but it is ended after so many seconds, see [`was_stopped`].
+    pub fn limited_command(&self, seconds: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = self.command("timeout");
+        command.args(["--kill-after=5", &seconds.to_string()]).arg(program);
+        command
+    }
+
     /// The processes in it.
     pub fn processes(&self) -> Result<Vec<Pid>> {
         let Ok(own) = fs::metadata(self.path()) else { return Ok(Vec::new()) };
@@ -94,6 +101,11 @@ impl Netns {
         };
         Ok(process::all()?.into_iter().filter(inside).collect())
     }
+}
+
+/// Whether a limited command had to be ended: `timeout`'s own code, or that of a process which heeds no gentle signal.
+pub fn was_stopped(status: ExitStatus) -> bool {
+    matches!(status.code(), Some(124 | 137) | None)
 }
 
 /// Joins two namespaces by a veth pair. Neither end ever stands in the caller's own namespace.

@@ -37,8 +37,8 @@ pub struct Addressing {
 /// How far leases were used up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Used {
-    /// For each network the lowest interface id that was not given yet, one beyond the last `u32` where all were. Ranges
-    /// that are leased anew lie above those before, so whatever is below was given, or never will be.
+    /// For each network the lowest interface id that was not given yet, one beyond the last `u32` where all were.
+    /// Ranges that are leased anew lie above those before, so whatever is below was given, or never will be.
     pub next_vmi: BTreeMap<VrfId, u64>,
     /// The address of each lease that was given last; the next one is looked for behind it.
     pub last_address: BTreeMap<LeaseId, IpAddr>,
@@ -328,7 +328,9 @@ mod tests {
     proptest! {
         /// Whatever comes and goes, with restarts in between: no two interfaces have one address, no id comes twice.
         #[test]
-        fn never_two_pods_with_one_address(steps in prop::collection::vec((0u8..3, any::<prop::sample::Index>()), 1..200)) {
+        fn never_two_pods_with_one_address(
+            steps in prop::collection::vec((0u8..3, any::<prop::sample::Index>()), 1..200),
+        ) {
             let leases = [lease(1, "10.244.0.0/28", 1, 1000), lease(2, "fd00::/124", 2000, 1000)];
             let mut addressing = addressing(&leases);
             let mut pods: Vec<Grant> = Vec::new();

@@ -48,8 +48,8 @@ struct Settings {
     /// The address that tunnels to this node end at. Default: as the controller says of this node.
     #[arg(long, value_name = "IP")]
     vtep_address: Option<IpAddr>,
-    /// How packets get into tunnels: by UDP sockets of the router's own, or through the kernel's vxlan devices. Default:
-    /// sockets.
+    /// How packets get into tunnels: by UDP sockets of the router's own, or through the kernel's vxlan devices.
+    /// Default: sockets.
     #[arg(long, value_name = "KIND")]
     vxlan: Option<TunnelKind>,
     /// Forwarding threads. Default: one for every two cores, at least 1 and at most 4.

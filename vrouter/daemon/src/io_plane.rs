@@ -11,10 +11,10 @@ use rtnetlink::packet_route::link::LinkAttribute;
 use serde::Deserialize;
 use vrouter_forward::frame::{PortId, Time};
 use vrouter_forward::{DroppedPacket, Epoch, Shared, Snapshot};
-use vrouter_io::{DataPath, DataPathConfig, FlowFile, IoError, Tap, TapSpec, TunnelEnd, boot_time};
+use vrouter_io::{DataPath, DataPathConfig, FlowFile, IoError, Peers, Tap, TapSpec, TunnelEnd, boot_time};
 
 use crate::plane::{DataPlane, Device, PlaneError, Tunnels};
-use crate::tunnel_devices::{self, TunnelDeviceError};
+use crate::tunnel_devices::{self, Followed, TunnelDeviceError, TunnelDevices};
 
 /// How many dropped packets are shown.
 const DROPS_SHOWN: usize = 1000;
@@ -39,6 +39,14 @@ pub struct IoPlane {
     drops: Mutex<VecDeque<DroppedPacket>>,
     /// Ports whose device has vanished, until somebody asks.
     unplugged: Mutex<BTreeSet<PortId>>,
+    served: Mutex<Option<Served>>,
+}
+
+/// Tunnel devices that the workers serve.
+#[derive(Debug, PartialEq, Eq)]
+struct Served {
+    devices: TunnelDevices,
+    peers: Peers,
 }
 
 impl IoPlane {
@@ -63,6 +71,7 @@ impl IoPlane {
             tunnel_kind,
             drops: Mutex::default(),
             unplugged: Mutex::default(),
+            served: Mutex::default(),
         })
     }
 
@@ -81,6 +90,27 @@ impl IoPlane {
         let mut unplugged = self.unplugged.lock().unwrap_or_else(PoisonError::into_inner);
         unplugged.extend(self.data_path.unplugged_ports());
         unplugged
+    }
+
+    /// The tunnel devices that the workers serve, where that is known.
+    fn served(&self) -> MutexGuard<'_, Option<Served>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_tunnel_devices(&self, tunnels: &Tunnels) -> Result<Vec<PlaneError>, PlaneError> {
+        let Followed { devices, problems } = tunnel_devices::follow(tunnels)?;
+        let next = Served { devices, peers: tunnels.peers.iter().map(|(mac, at)| (*mac, *at)).collect() };
+        let mut served = self.served();
+        if served.as_ref() != Some(&next) {
+            // Whatever becomes of it, it is not what it was.
+            *served = None;
+            self.data_path.set_tunnel_end(&TunnelEnd::Devices {
+                devices: next.devices.values().cloned().collect(),
+                peers: Arc::new(next.peers.clone()),
+            })?;
+            *served = Some(next);
+        }
+        Ok(problems.into_iter().map(PlaneError::from).collect())
     }
 
     fn spec(&self, device: &Device) -> TapSpec {
@@ -140,15 +170,23 @@ impl DataPlane for IoPlane {
         std::mem::take(&mut *self.unplugged()).into_iter().collect()
     }
 
-    fn set_tunnels(&self, tunnels: &Tunnels) -> Result<(), PlaneError> {
-        let end = match self.tunnel_kind {
-            TunnelKind::Sockets => TunnelEnd::Sockets(tunnels.vtep.address),
-            TunnelKind::Device => {
-                let peers = tunnels.peers.iter().map(|(mac, address)| (*mac, *address)).collect();
-                TunnelEnd::Devices { devices: tunnel_devices::follow(tunnels)?, peers: Arc::new(peers) }
+    fn set_tunnels(&self, tunnels: &Tunnels) -> Result<Vec<PlaneError>, PlaneError> {
+        match self.tunnel_kind {
+            TunnelKind::Sockets => {
+                self.data_path.set_tunnel_end(&TunnelEnd::Sockets(tunnels.vtep.address))?;
+                Ok(Vec::new())
             }
-        };
-        Ok(self.data_path.set_tunnel_end(&end)?)
+            TunnelKind::Device => self.set_tunnel_devices(tunnels),
+        }
+    }
+
+    fn are_tunnels_whole(&self) -> bool {
+        let served = self.served();
+        let Some(served) = served.as_ref() else { return true };
+        tunnel_devices::are_there(&served.devices).unwrap_or_else(|error| {
+            tracing::error!("{error}");
+            true
+        })
     }
 
     fn underlay_mtu(&self, vtep: IpAddr) -> Result<u32, PlaneError> {

@@ -1,11 +1,12 @@
-//! The node process: it holds the control channel, serves the local API, keeps its state on disk and runs the data path.
+//! The node process: it holds the control channel, serves the local API, keeps its state on disk and runs the data
+//! path.
 //!
 //! - [`agent`] owns the tables; everything else asks it.
 //! - [`control`] is the channel to the controller.
 //! - [`api`] is the unix socket for the CNI plugin and for `vrctl`.
 //! - [`addressing`] gives out addresses; [`attachment`] is what a pod has got.
-//! - [`plane`] is the seam to the data path, [`io_plane`] the data path behind it, [`tunnel_devices`] the kernel's devices
-//!   that may carry its tunnels; [`state`] is what is on disk.
+//! - [`plane`] is the seam to the data path, [`io_plane`] the data path behind it, [`tunnel_devices`] the kernel's
+//!   devices that may carry its tunnels; [`state`] is what is on disk.
 //! - [`lock`] keeps two nodes from sharing what is one node's own.
 //! - [`node`] puts it all together and takes it apart again.
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use futures::FutureExt;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -30,6 +31,7 @@ pub async fn run(config: Config) -> Result<()> {
     // First of all: nothing may be touched that another vrouter uses.
     let run_directory = RunDirectory::claim(&config.run_dir)?;
     let state_directory = OwnDirectory::claim(&config.state_dir)?;
+    raise_file_limit();
     let stop = Arc::new(Notify::new());
     let signals = tokio::spawn(stop_at_signals(Arc::clone(&stop)).context("signals")?);
 
@@ -69,6 +71,16 @@ pub async fn run(config: Config) -> Result<()> {
     }
     tracing::info!("stopped; interfaces and flows stay");
     Ok(())
+}
+
+/// Every pod takes a descriptor for each worker, as may every network. The usual soft limit is for programs that use
+/// `select`; what is more than the hard one is refused where it is opened.
+fn raise_file_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
+    if let Err(error) = raised {
+        tracing::warn!("the limit of open files stays as it is: {error}");
+    }
 }
 
 /// The agent with its data path, gone on from where the node was before.

@@ -28,8 +28,12 @@ pub trait DataPlane: Send + Sync + 'static {
     /// Ports whose device has vanished since this was last asked. They are served no more.
     fn unplugged_ports(&self) -> Vec<PortId>;
 
-    /// Tunnels are to be so. Of what is so already, nothing happens.
-    fn set_tunnels(&self, tunnels: &Tunnels) -> Result<(), PlaneError>;
+    /// Tunnels are to be so. Of what is so already, nothing happens. Returns what of it could not be done, while the
+    /// rest is; an error where they are as they were.
+    fn set_tunnels(&self, tunnels: &Tunnels) -> Result<Vec<PlaneError>, PlaneError>;
+
+    /// Whether the tunnels are still as they were set: others may take their devices away.
+    fn are_tunnels_whole(&self) -> bool;
 
     /// The MTU of the link that has this address.
     fn underlay_mtu(&self, vtep: IpAddr) -> Result<u32, PlaneError>;
@@ -57,7 +61,7 @@ pub struct Tunnels {
     pub vtep: Vtep,
     /// The networks they carry.
     pub networks: BTreeSet<Vni>,
-    /// Where the other nodes are: by the MAC address of their tunnel end.
+    /// Where the other nodes are that can be reached from there: by the MAC address of their tunnel end.
     pub peers: BTreeMap<MacAddress, IpAddr>,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
@@ -32,6 +32,10 @@ pub(crate) struct FakePlane {
     pub(crate) refuses_to_open: Mutex<Option<String>>,
     pub(crate) refuses_to_close: Mutex<Option<PortId>>,
     pub(crate) refuses_tunnels: Mutex<Option<String>>,
+    /// What it cannot do of the tunnels, while it does the rest.
+    pub(crate) tunnel_problem: Mutex<Option<String>>,
+    pub(crate) are_tunnels_broken: AtomicBool,
+    pub(crate) tunnels: Mutex<Option<Tunnels>>,
     pub(crate) unplugged: Mutex<Vec<PortId>>,
     /// What it was told, in this order.
     pub(crate) told: Mutex<Vec<Told>>,
@@ -77,9 +81,18 @@ impl DataPlane for FakePlane {
         std::mem::take(&mut *self.unplugged.lock().unwrap())
     }
 
-    fn set_tunnels(&self, tunnels: &Tunnels) -> Result<(), PlaneError> {
+    fn set_tunnels(&self, tunnels: &Tunnels) -> Result<Vec<PlaneError>, PlaneError> {
         self.told.lock().unwrap().push(Told::SetTunnels(tunnels.vtep.address));
-        self.refuses_tunnels.lock().unwrap().clone().map_or(Ok(()), |reason| Err(PlaneError(reason)))
+        if let Some(reason) = &*self.refuses_tunnels.lock().unwrap() {
+            return Err(PlaneError(reason.clone()));
+        }
+        *self.tunnels.lock().unwrap() = Some(tunnels.clone());
+        self.are_tunnels_broken.store(false, Ordering::Relaxed);
+        Ok(self.tunnel_problem.lock().unwrap().clone().map(PlaneError).into_iter().collect())
+    }
+
+    fn are_tunnels_whole(&self) -> bool {
+        !self.are_tunnels_broken.load(Ordering::Relaxed)
     }
 
     fn underlay_mtu(&self, _: IpAddr) -> Result<u32, PlaneError> {
@@ -225,6 +238,16 @@ pub(crate) fn basics() -> Vec<Object> {
             ],
         }),
     ]
+}
+
+/// Another node.
+pub(crate) fn router(id: u32, address: &str) -> Object {
+    Object::VirtualRouter(VirtualRouter {
+        id: RouterId::new(id).unwrap(),
+        name: format!("n{id}"),
+        address: ip(address),
+        mac: MacAddress::local(0x56, id),
+    })
 }
 
 /// A lease of the pod network.

@@ -11,7 +11,7 @@ use vrouter_forward::{DroppedPacket, Shared, Snapshot, Worker};
 use crate::IoError;
 use crate::tap::Tap;
 use crate::vxlan::{DeviceSockets, SocketTunnel, Tunnel, TunnelEnd};
-use crate::worker::{Answer, Command, Common, WorkerThread};
+use crate::worker::{Answer, Command, Common, Cores, WorkerThread};
 
 /// The port of VXLAN (RFC 7348 section 8).
 pub const VXLAN_PORT: u16 = 4789;
@@ -58,6 +58,7 @@ impl DataPath {
             snapshot: Arc::new(ArcSwap::new(first)),
             drops: ArrayQueue::new(DROPS_KEPT),
             unplugged: ArrayQueue::new(MAX_PORTS),
+            cores: Cores::for_workers(shared.workers()),
         });
         let workers = (0..shared.workers())
             .map(|number| {

@@ -10,7 +10,7 @@ use plotters::style::text_anchor::HPos;
 use super::{Area, Drawn, FAINT_INK, INK, colour, text};
 use crate::case::{Better, Case, Metric};
 use crate::plan::USUAL;
-use crate::report::{Report, Row};
+use crate::report::{Report, Row, beside};
 use crate::subject::{Place, Services, Subject};
 use crate::table::{label, title};
 
@@ -49,7 +49,7 @@ struct Group {
 impl Group {
     fn of(row: &Row) -> Self {
         let Row { case, metric, services, .. } = *row;
-        let services = (services != USUAL).then_some(services);
+        let services = Some(beside(services)).filter(|services| *services != USUAL);
         Self { should_be_low: metric.better() == Better::Lower, case, metric, services }
     }
 }

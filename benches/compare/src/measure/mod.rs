@@ -4,14 +4,16 @@ mod processor;
 mod sockperf;
 mod wrk;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use vrouter_lab::iperf::{self, Received, Traffic};
 
 use crate::case::{Case, Metric};
 use crate::subject::Site;
 
-pub use processor::busy_share;
-pub use sockperf::pinned;
+pub use processor::{busy_share, wait_until_idle};
+
+/// What a tool may take beyond the seconds that it measures for, before it is ended.
+const GRACE: u32 = 15;
 
 const ONE_STREAM: Traffic = Traffic::Tcp { streams: 1 };
 
@@ -36,11 +38,19 @@ pub fn measure(case: Case, site: &Site, seconds: u32) -> Result<Vec<Figure>> {
         Case::KeepAlive => requests(site, wrk::Connections::Kept, seconds),
         Case::Cpu => processor_time(site, seconds),
     };
-    figures.with_context(|| case.to_string())
+    figures.and_then(credible).with_context(|| case.to_string())
+}
+
+/// Refuses figures that only a measurement which did not work can have.
+fn credible(figures: Vec<Figure>) -> Result<Vec<Figure>> {
+    match figures.iter().find(|figure| !(figure.value.is_finite() && figure.value > 0.0)) {
+        Some(figure) => bail!("{} {} cannot be", figure.value, figure.metric.unit()),
+        None => Ok(figures),
+    }
 }
 
 fn send(site: &Site, traffic: Traffic, seconds: u32) -> Result<Received> {
-    iperf::measure(&site.client, site.iperf, traffic, seconds)
+    iperf::measure(&site.client, &site.iperf, traffic, seconds)
 }
 
 fn throughput(site: &Site, traffic: Traffic, seconds: u32) -> Result<Vec<Figure>> {
@@ -67,9 +77,24 @@ fn requests(site: &Site, connections: wrk::Connections, seconds: u32) -> Result<
 }
 
 fn processor_time(site: &Site, seconds: u32) -> Result<Vec<Figure>> {
-    let before = processor::busy()?;
-    let received = send(site, ONE_STREAM, seconds)?;
-    let spent = processor::busy()?.saturating_sub(before);
+    let (received, busy) =
+        iperf::measure_beside(&site.client, &site.iperf, ONE_STREAM, seconds, processor::busy)?;
+    let spent = busy.end.saturating_sub(busy.start);
     let value = spent.as_secs_f64() / (received.bytes / 1e9);
     Ok(vec![Figure { metric: Metric::CpuSPerGb, value }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_that_cannot_be_are_refused() {
+        let figures = |value| vec![Figure { metric: Metric::Gbps, value }];
+        assert_eq!(credible(figures(0.1)).unwrap(), figures(0.1));
+        for value in [0.0, -1.0, f64::INFINITY, f64::NAN] {
+            let said = credible(figures(value)).unwrap_err().to_string();
+            assert!(said.contains("Gbit/s"), "{said}");
+        }
+    }
 }

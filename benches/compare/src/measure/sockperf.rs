@@ -1,17 +1,15 @@
 //! Latency, by sockperf: a message goes and comes back before the next one goes.
 
-use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use vrouter_lab::netns::Netns;
+use vrouter_lab::netns::{self, Netns};
+
+use super::GRACE;
+use crate::cores;
 
 /// Bytes in a message.
 const MESSAGE: u32 = 64;
-
-/// The core that clients are kept on.
-const CLIENT_CORE: usize = 0;
 
 /// Half of a round trip, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,21 +20,18 @@ pub struct Latency {
     pub p99: f64,
 }
 
-/// A command that will run in a namespace, on one core only.
-pub fn pinned(netns: &Netns, core: usize, program: impl AsRef<OsStr>) -> Command {
-    let mut command = netns.command("taskset");
-    command.arg("--cpu-list").arg(core.to_string()).arg(program);
-    command
-}
-
 /// Sends messages to and fro for so many seconds.
 pub fn ping_pong(from: &Netns, target: SocketAddr, seconds: u32) -> Result<Latency> {
-    let mut command = pinned(from, CLIENT_CORE, "sockperf");
+    let taskset = from.limited_command(seconds + GRACE, "taskset");
+    let mut command = cores::pin(taskset, cores::client()?, "sockperf");
     command
         .args(["ping-pong", "--tcp", "--ip", &target.ip().to_string(), "--port", &target.port().to_string()])
         .args(["--time", &seconds.to_string(), "--msg-size", &MESSAGE.to_string()]);
     let output = command.output().context("sockperf")?;
-    // Its exit code is no use: it is 0 also where it could not connect.
+    if netns::was_stopped(output.status) {
+        bail!("sockperf to {target} did not end by itself");
+    }
+    // Its own exit code is no use: it is 0 also where it could not connect.
     let said = String::from_utf8_lossy(&output.stdout);
     match parse(&said) {
         Some(latency) => Ok(latency),

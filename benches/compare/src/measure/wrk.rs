@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, anyhow, bail};
-use vrouter_lab::netns::Netns;
+use vrouter_lab::netns::{self, Netns};
+
+use super::GRACE;
 
 /// Open at a time.
 const CONNECTIONS: u32 = 32;
@@ -20,13 +22,16 @@ pub enum Connections {
 /// Asks for so many seconds. A request that is not answered as it should be fails the whole: a server or a path that refuses
 /// can look fast, and one that stalls merely slow.
 pub fn request_rate(from: &Netns, target: SocketAddr, connections: Connections, seconds: u32) -> Result<f64> {
-    let mut command = from.command("wrk");
+    let mut command = from.limited_command(seconds + GRACE, "wrk");
     command.args(["--threads", "1", "--connections", &CONNECTIONS.to_string()]);
     command.args(["--duration", &seconds.to_string()]);
     if connections == Connections::Fresh {
         command.args(["--header", "Connection: close"]);
     }
     let output = command.arg(format!("http://{target}/")).output().context("wrk")?;
+    if netns::was_stopped(output.status) {
+        bail!("wrk to {target} did not end by itself");
+    }
     let said = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         bail!("wrk to {target}: {said}{}", String::from_utf8_lossy(&output.stderr));

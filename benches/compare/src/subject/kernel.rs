@@ -11,9 +11,7 @@ use vrouter_lab::shell::run_with_input;
 use vrouter_lab::underlay::OVERLAY_MTU;
 
 use super::service::{self, MEMBERS};
-use super::{Place, Services, Site, iptables};
-
-const LABEL: &str = "bench";
+use super::{LABEL, Place, Services, Site, iptables};
 
 /// With kube-proxy's nftables rules.
 pub fn nftables(lab: &LabName, place: Place, others: Services) -> Result<Site> {

@@ -21,11 +21,16 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde::Serialize;
 use vrouter_lab::commands::lifecycle;
+use vrouter_lab::iperf;
 use vrouter_lab::kernel_path::Span;
 use vrouter_lab::name::LabName;
 use vrouter_lab::netns::Netns;
+use vrouter_lab::state::Vxlan;
 
 pub use service::ServerPort;
+
+/// Tells the stages that subjects stand on from others of the same lab.
+const LABEL: &str = "bench";
 
 /// What forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
@@ -37,7 +42,7 @@ pub enum Subject {
     VRouter,
     /// Linux routing with kube-proxy's nftables rules.
     Nftables,
-    /// Linux routing with kube-proxy's iptables rules; the measured services come last.
+    /// Linux routing with kube-proxy's iptables rules; the measured services stand in the middle.
     Iptables,
     /// Open vSwitch in userspace, frames cut to the MTU.
     Ovs,
@@ -45,6 +50,16 @@ pub enum Subject {
     OvsTso,
     /// A veth pair, or plain routing over VXLAN: the ceiling.
     Veth,
+}
+
+impl Subject {
+    /// How many other services it has, where so many are asked for.
+    pub fn loaded(self, asked: Services) -> Services {
+        match self {
+            Self::Veth => Services::NONE,
+            Self::VRouter | Self::Nftables | Self::Iptables | Self::Ovs | Self::OvsTso => asked,
+        }
+    }
 }
 
 impl fmt::Display for Subject {
@@ -93,6 +108,11 @@ impl fmt::Display for Place {
 #[serde(transparent)]
 pub struct Services(pub usize);
 
+impl Services {
+    /// Where services are not known at all.
+    pub const NONE: Self = Self(0);
+}
+
 impl fmt::Display for Services {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} other services", self.0)
@@ -107,7 +127,7 @@ pub struct Site {
     /// The servers' namespaces.
     pub servers: Vec<Netns>,
     /// Leads to port 5201 of the first server, TCP and UDP.
-    pub iperf: SocketAddr,
+    pub iperf: iperf::Target,
     /// Leads to port 11111 of any server.
     pub pingpong: SocketAddr,
     /// Leads to port 8080 of any server.
@@ -130,19 +150,26 @@ impl Site {
             return Err(format!("{subject} needs {program}: install the package {package}"));
         }
         match (subject, place) {
-            (Subject::OvsTso, Place::Cross) => {
-                Err("Open vSwitch in userspace has no segmentation offload over tunnels".to_owned())
-            }
+            (Subject::OvsTso, Place::Cross) => Err(format!(
+                "Open vSwitch {} has no segmentation offload over tunnels in userspace",
+                ovs::version()
+            )),
             _ => Ok(()),
         }
     }
 
     /// Sets a subject up afresh: whatever is left of an earlier site with this lab's name is removed first. A lab's name
     /// stands for one site at a time.
-    pub fn build(lab: &LabName, subject: Subject, place: Place, services: Services) -> Result<Self> {
+    pub fn build(
+        lab: &LabName,
+        subject: Subject,
+        place: Place,
+        services: Services,
+        vxlan: Vxlan,
+    ) -> Result<Self> {
         lifecycle::down(lab)?;
         let built = match subject {
-            Subject::VRouter => vrouter::build(lab, place, services),
+            Subject::VRouter => vrouter::build(lab, place, services, vxlan),
             Subject::Nftables => kernel::nftables(lab, place, services),
             Subject::Iptables => kernel::iptables(lab, place, services),
             Subject::Ovs => ovs::build(lab, place, services, ovs::Offload::None),
@@ -164,6 +191,8 @@ impl Site {
     fn with_services(lab: &LabName, client: Netns, servers: Vec<Netns>) -> Self {
         let [iperf, pingpong, http] =
             [ServerPort::Iperf, ServerPort::PingPong, ServerPort::Http].map(|port| port.frontend().into());
+        // A site has at least one server.
+        let iperf = iperf::Target { netns: servers[0].clone(), address: iperf };
         Self { client, servers, iperf, pingpong, http, lab: lab.clone() }
     }
 
@@ -171,6 +200,7 @@ impl Site {
     fn direct(lab: &LabName, client: Netns, server: Netns, address: Ipv4Addr) -> Self {
         let [iperf, pingpong, http] = [ServerPort::Iperf, ServerPort::PingPong, ServerPort::Http]
             .map(|port| SocketAddr::new(address.into(), port.number()));
+        let iperf = iperf::Target { netns: server.clone(), address: iperf };
         Self { client, servers: vec![server], iperf, pingpong, http, lab: lab.clone() }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use vrouter_lab::iperf;
 use vrouter_lab::kube_proxy::ServicePort;
 use vrouter_lab::ports::Transport;
 
@@ -25,7 +26,7 @@ impl ServerPort {
     /// The port number on the server.
     pub fn number(self) -> u16 {
         match self {
-            Self::Iperf => 5201,
+            Self::Iperf => iperf::PORT,
             Self::PingPong => 11111,
             Self::Http => 8080,
         }
@@ -34,7 +35,7 @@ impl ServerPort {
     /// The address and port of its service.
     pub fn frontend(self) -> SocketAddrV4 {
         let (last, port) = match self {
-            Self::Iperf => (11, 5201),
+            Self::Iperf => (11, iperf::PORT),
             Self::PingPong => (12, 11111),
             Self::Http => (13, 80),
         };
@@ -42,7 +43,7 @@ impl ServerPort {
     }
 }
 
-/// All of them for these servers, the measured ones last.
+/// All of them for these servers, the measured ones in the middle: what walks through all meets them neither early nor late.
 pub fn all(servers: &[Ipv4Addr], others: Services) -> Vec<ServicePort> {
     let at = |port: ServerPort, servers: &[Ipv4Addr]| -> Vec<_> {
         servers.iter().map(|&server| SocketAddrV4::new(server, port.number())).collect()
@@ -65,7 +66,8 @@ pub fn all(servers: &[Ipv4Addr], others: Services) -> Vec<ServicePort> {
         transport,
         endpoints: at(port, if port == ServerPort::Iperf { &servers[..1] } else { servers }),
     });
-    (0..others.0).map(other).chain(measured).collect()
+    let middle = others.0 / 2;
+    (0..middle).map(other).chain(measured).chain((middle..others.0).map(other)).collect()
 }
 
 /// The name of one of the others.
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_measured_come_last_and_no_frontend_comes_twice() {
+    fn the_measured_stand_in_the_middle_and_no_frontend_comes_twice() {
         let servers = [2, 3, 4].map(|last| Ipv4Addr::new(10, 244, 1, last));
         let services = all(&servers, Services(10_000));
         assert_eq!(services.len(), 10_004);
@@ -95,7 +97,7 @@ mod tests {
             services.iter().map(|service| (service.frontend, service.protocol())).collect();
         assert_eq!(frontends.len(), services.len());
         assert_eq!(services[9_999].endpoints.len(), 3);
-        let measured: Vec<_> = services[10_000..]
+        let measured: Vec<_> = services[5_000..5_004]
             .iter()
             .map(|service| (service.name.as_str(), service.endpoints.len()))
             .collect();

@@ -15,6 +15,7 @@ use vrouter_lab::node;
 use vrouter_lab::object::{Name, ObjectKey};
 use vrouter_lab::report::Report;
 use vrouter_lab::shell;
+use vrouter_lab::state::Vxlan;
 
 use super::service::{self, MEMBERS, ServerPort};
 use super::{Place, Services, Site};
@@ -26,12 +27,12 @@ const NUMBER: &str = "number";
 const CLIENT: &str = "client";
 
 /// Sets it up; returns once every node has all services.
-pub fn build(lab: &LabName, place: Place, others: Services) -> Result<Site> {
+pub fn build(lab: &LabName, place: Place, others: Services, vxlan: Vxlan) -> Result<Site> {
     let (nodes, far) = match place {
         Place::Same => ("1", "n1"),
         Place::Cross => ("2", "n2"),
     };
-    command(lab, &["up", "--nodes", nodes])?;
+    command(lab, &["up", "--nodes", nodes, "--vxlan", vxlan.as_str()])?;
     let manifests = lab.directory().join("measured.json");
     fs::write(&manifests, list(pods(far).chain(measured()).collect()).to_string())?;
     command(lab, &[OsStr::new("apply"), OsStr::new("-f"), manifests.as_os_str()])?;

@@ -1,11 +1,11 @@
 //! The kernel's own path with an iperf3 server behind a service of kube-proxy's.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use anyhow::Result;
 
 use super::outcome::Place;
-use crate::iperf;
+use crate::iperf::{self, Target};
 use crate::kernel_path::{KernelPath, Span};
 use crate::kube_proxy::ServicePort;
 use crate::name::{LabName, MARKER};
@@ -50,8 +50,8 @@ impl Baseline {
     }
 
     /// Where to send to.
-    pub fn service(&self) -> SocketAddr {
-        SERVICE.into()
+    pub fn target(&self) -> Target {
+        Target { netns: self.path.servers[0].netns.clone(), address: SERVICE.into() }
     }
 
     /// Takes it away again.

@@ -9,7 +9,7 @@ use vrouter_proto::v1::{NodeStatusRequest, PacketCounters};
 use super::baseline::Baseline;
 use super::outcome::{Case, Figure, Outcome, Place, Subject, heading};
 use super::service::{address, client_pod, netns};
-use crate::iperf::{self, Received};
+use crate::iperf::{self, Received, Target};
 use crate::lab;
 use crate::line::Line;
 use crate::name::LabName;
@@ -33,7 +33,7 @@ struct Path {
     place: Place,
     subject: Subject,
     from: Netns,
-    to: SocketAddr,
+    to: Target,
 }
 
 /// Measures all cases in rounds, each in turn, and notes the medians.
@@ -44,9 +44,9 @@ pub fn compare(lab: &LabName, seconds: u32, outcome: &mut Outcome) -> Result<()>
     let mut kept = Vec::new();
     for (place, baseline) in PLACES.into_iter().zip(baselines) {
         let baseline = baseline?;
-        let ours = SocketAddr::new(address(lab, &server(lab, place)?)?, iperf::PORT);
-        paths.push(Path { place, subject: Subject::VRouter, from: netns(lab, &client_pod())?, to: ours });
-        let (from, to) = (baseline.client().clone(), baseline.service());
+        let (from, to) = (netns(lab, &client_pod())?, target(lab, place)?);
+        paths.push(Path { place, subject: Subject::VRouter, from, to });
+        let (from, to) = (baseline.client().clone(), baseline.target());
         paths.push(Path { place, subject: Subject::Kernel, from, to });
         kept.push(baseline);
     }
@@ -67,7 +67,7 @@ fn measure(paths: &[Path], seconds: u32, outcome: &mut Outcome) -> Result<()> {
         for round in 1..=ROUNDS {
             for (path, values) in paths.iter().zip(&mut values) {
                 let what = format!("{}, {}, {}", case.title(), path.place.title(), path.subject.title());
-                let received = iperf::measure(&path.from, path.to, case.traffic(), seconds)
+                let received = iperf::measure(&path.from, &path.to, case.traffic(), seconds)
                     .with_context(|| what.clone())?;
                 let value = figure(case, &received);
                 println!("    round {round} of {ROUNDS}: {what}: {value:.2} {}", unit(case));
@@ -88,7 +88,14 @@ fn measure(paths: &[Path], seconds: u32, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// The Service of the iperf3 server that is on the client's node, or of one that is not.
+/// The iperf3 server of this place, behind its Service.
+fn target(lab: &LabName, place: Place) -> Result<Target> {
+    let server = server(lab, place)?;
+    let address = SocketAddr::new(address(lab, &server)?, iperf::PORT);
+    Ok(Target { netns: netns(lab, &server)?, address })
+}
+
+/// The iperf3 server that is on the client's node, or one that is not. Its Service has the same name.
 fn server(lab: &LabName, place: Place) -> Result<Name> {
     let state = lab::load(lab)?;
     let client = state.pod(&client_pod()).ok_or_else(|| anyhow!("no client pod"))?;
@@ -105,7 +112,7 @@ fn super_frames(lab: &LabName, path: &Path, outcome: &mut Outcome) -> Result<()>
     let state = lab::load(lab)?;
     let node = &state.pod(&client_pod()).ok_or_else(|| anyhow!("no client pod"))?.node;
     let before = counters(lab, node)?;
-    iperf::measure(&path.from, path.to, Case::Tcp.traffic(), 1)?;
+    iperf::measure(&path.from, &path.to, Case::Tcp.traffic(), 1)?;
     let after = counters(lab, node)?;
     let received = after.super_frames_received - before.super_frames_received;
     let sent = after.super_frames_sent - before.super_frames_sent;

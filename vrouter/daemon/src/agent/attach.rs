@@ -1,5 +1,5 @@
-//! Attaching pods' interfaces and detaching them. Every step can be done again after a crash at any point: what is to be
-//! is written down before it is made, and forgotten only after it is gone.
+//! Attaching pods' interfaces and detaching them. Every step can be done again after a crash at any point: what is to
+//! be is written down before it is made, and forgotten only after it is gone.
 
 use std::collections::HashSet;
 use std::path::PathBuf;

@@ -30,7 +30,6 @@ pub use error::AttachError;
 pub use held::{Drift, Held, Plan};
 pub use restore::Restored;
 pub use state::{DeviceState, State};
-pub use tunnel_end::TunnelEnd;
 
 use crate::control::LinkState;
 use crate::plane::DataPlane;

@@ -10,7 +10,8 @@ use vrouter_forward::tables::Tables;
 use vrouter_objects::{PodBinding, PodName, RouterId, RoutingInstance, VirtualRouter, VmiId, VrfId};
 use vrouter_proto::v1;
 
-use super::{Held, TunnelEnd};
+use super::Held;
+use super::tunnel_end::OwnEnd;
 use crate::addressing::Addressing;
 use crate::attachment::{Attachment, ContainerInterface};
 
@@ -31,7 +32,7 @@ pub struct State {
     /// This node among the tables.
     pub(super) own_router: Option<VirtualRouter>,
     pub(super) attachments: BTreeMap<ContainerInterface, Kept>,
-    pub(super) tunnel_end: TunnelEnd,
+    pub(super) own_end: OwnEnd,
     pub(super) reports: Option<mpsc::Sender<v1::NodeMessage>>,
 }
 
@@ -62,7 +63,7 @@ impl State {
             routers: BTreeMap::new(),
             own_router: None,
             attachments: BTreeMap::new(),
-            tunnel_end: TunnelEnd::Unknown,
+            own_end: OwnEnd::default(),
             reports: None,
         }
     }

@@ -64,7 +64,8 @@ impl Agent {
         }
     }
 
-    /// Takes interfaces that have vanished out of the tables, and opens the tunnel end where it is not open yet. Blocks.
+    /// Takes interfaces that have vanished out of the tables, and brings about the tunnel end where it is not as it
+    /// should be. Blocks.
     ///
     /// A vanished interface's address stays with its attachment until the runtime detaches it.
     pub fn tend(&self) {
@@ -87,7 +88,7 @@ impl Agent {
                 tracing::error!("{error}");
             }
         }
-        self.follow_tunnel_end(&mut state);
+        self.tend_tunnel_end(&mut state);
     }
 
     /// Writes the tables to disk now.

@@ -1,5 +1,5 @@
-//! How far the leases were used up, as a JSON file. It is written before what was taken is used, so that an interface id
-//! is never given twice; and an address that was freed only after the others of its lease.
+//! How far the leases were used up, as a JSON file. It is written before what was taken is used, so that an interface
+//! id is never given twice; and an address that was freed only after the others of its lease.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -43,25 +43,26 @@ pub(super) async fn read(netlink: &Handle) -> Result<BTreeMap<u32, Entries>, Tun
     Ok(databases)
 }
 
-/// Brings the database of a device from what it holds to these peers.
+/// Brings the database of a device from what it holds to these peers. What fails for one of them is added to
+/// `problems`, and disturbs no other.
 pub(super) async fn follow(
     netlink: &Handle,
     name: &str,
     index: u32,
     peers: &BTreeMap<MacAddress, IpAddr>,
     mut held: Entries,
-) -> Result<(), TunnelDeviceError> {
+    problems: &mut Vec<TunnelDeviceError>,
+) {
     for (mac, address) in peers {
         if held.remove(mac).is_some_and(|(held, _)| held == Some(*address)) {
             continue;
         }
         let entry = netlink.neighbours().add_bridge(index, &mac.0).destination(*address);
         let put = entry.flags(NeighbourFlags::Own).replace().execute().await;
-        put.map_err(failed(name, "putting a node into its forwarding database"))?;
+        problems.extend(put.map_err(failed(name, "putting a node into its forwarding database")).err());
     }
     for (_, message) in held.into_values() {
         let removed = netlink.neighbours().del(message).execute().await;
-        removed.map_err(failed(name, "removing a node from its forwarding database"))?;
+        problems.extend(removed.map_err(failed(name, "removing a node from its forwarding database")).err());
     }
-    Ok(())
 }

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::{fs, io};
 
 use futures::TryStreamExt;
-use rtnetlink::packet_route::link::{InfoData, InfoVxlan, LinkAttribute, LinkInfo, LinkMessage, VxlanDf};
+use rtnetlink::packet_route::link::{
+    InfoData, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, VxlanDf,
+};
 use rtnetlink::{Handle, LinkUnspec, LinkVxlan};
 use vrouter_objects::Vni;
 
@@ -15,10 +17,29 @@ use crate::plane::Vtep;
 /// A device with such a name as ours have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A vxlan device that we made, with the address it sends from.
-    Ours { index: u32, local: Option<IpAddr> },
+    /// A vxlan device that we made.
+    Ours(Own),
     /// Anything else.
     Foreign,
+}
+
+/// How a device of ours is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Own {
+    pub(super) index: u32,
+    /// The address it sends from.
+    local: Option<IpAddr>,
+    /// Everything else that cannot be changed is as [`make`] has it.
+    is_sound: bool,
+    mtu: Option<u32>,
+    is_up: bool,
+}
+
+impl Found {
+    /// Whether this is our device of that index, and up.
+    pub(super) fn is_up_as(&self, index: u32) -> bool {
+        matches!(self, Self::Ours(own) if own.index == index && own.is_up)
+    }
 }
 
 /// The devices with such names as ours have.
@@ -49,8 +70,24 @@ fn recognise(link: &LinkMessage) -> Option<(String, Found)> {
         InfoVxlan::Local6(address) => Some((*address).into()),
         _ => None,
     });
-    let found = if is_ours { Found::Ours { index: link.header.index, local } } else { Found::Foreign };
-    Some((name.clone(), found))
+    let mtu = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Mtu(mtu) => Some(*mtu),
+        _ => None,
+    });
+    let flags = link.header.flags;
+    let is_sound = are_sound(settings) && flags.contains(LinkFlags::Noarp);
+    let own = Own { index: link.header.index, local, is_sound, mtu, is_up: flags.contains(LinkFlags::Up) };
+    Some((name.clone(), if is_ours { Found::Ours(own) } else { Found::Foreign }))
+}
+
+/// Whether these are settings that [`make`] makes.
+fn are_sound(settings: &[InfoVxlan]) -> bool {
+    // Before Linux 6.14 the kernel says nothing of reserved bits.
+    let minds_reserved_bits =
+        settings.iter().any(|setting| matches!(setting, InfoVxlan::ReservedBits(bits) if *bits != 0));
+    settings.contains(&InfoVxlan::Learning(false))
+        && settings.contains(&InfoVxlan::Df(VxlanDf::Set))
+        && !minds_reserved_bits
 }
 
 /// What is set of a vxlan device; nothing, if it is of another kind.
@@ -74,17 +111,25 @@ pub(super) async fn bring_about(
     vtep: Vtep,
     found: Option<Found>,
 ) -> Result<u32, TunnelDeviceError> {
-    let index = match found {
+    let fitting = match found {
         Some(Found::Foreign) => return Err(TunnelDeviceError::Foreign(name.to_owned())),
-        Some(Found::Ours { index, local }) if local == Some(vtep.address) => index,
-        Some(Found::Ours { index, .. }) => {
-            remove(netlink, name, index).await?;
-            make(netlink, vni, name, vtep).await?
+        Some(Found::Ours(own)) if own.is_sound && own.local == Some(vtep.address) => Some(own),
+        Some(Found::Ours(own)) => {
+            remove(netlink, name, own.index).await?;
+            None
         }
+        None => None,
+    };
+    let index = match fitting {
+        Some(own) => own.index,
         None => make(netlink, vni, name, vtep).await?,
     };
-    let up = LinkUnspec::new_with_index(index).mtu(vtep.pod_mtu.into()).up().build();
-    netlink.link().set(up).execute().await.map_err(failed(name, "setting it up"))?;
+    // Also where it was found: whoever made it may have been killed before it came to this.
+    disable_ipv6(name).map_err(failed(name, "keeping IPv6 off it"))?;
+    if !fitting.is_some_and(|own| own.is_up && own.mtu == Some(vtep.pod_mtu.into())) {
+        let up = LinkUnspec::new_with_index(index).mtu(vtep.pod_mtu.into()).up().build();
+        netlink.link().set(up).execute().await.map_err(failed(name, "setting it up"))?;
+    }
     Ok(index)
 }
 
@@ -104,7 +149,6 @@ async fn make(netlink: &Handle, vni: Vni, name: &str, vtep: Vtep) -> Result<u32,
         IpAddr::V6(address) => device.local6(address),
     };
     netlink.link().add(device.build()).execute().await.map_err(failed(name, "making it"))?;
-    disable_ipv6(name).map_err(failed(name, "keeping IPv6 off it"))?;
     let mut links = Box::pin(netlink.link().get().match_name(name).execute());
     let link = links.try_next().await.map_err(failed(name, "looking for it"))?;
     let gone = || failed(name, "looking for it")(io::Error::from(io::ErrorKind::NotFound));

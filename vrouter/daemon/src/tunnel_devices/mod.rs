@@ -50,54 +50,77 @@ pub enum TunnelDeviceError {
     Filter(String),
 }
 
-/// Brings devices, databases and filter to what is wanted: what is new first, then what is to go. The devices, for whoever
-/// serves them.
-pub fn follow(tunnels: &Tunnels) -> Result<Vec<TunnelDevice>, TunnelDeviceError> {
+/// What became of devices that were to be so.
+#[derive(Debug)]
+pub struct Followed {
+    /// Those that carry their network, by index, for whoever serves them.
+    pub devices: TunnelDevices,
+    /// Why the others do not, or not to everybody.
+    pub problems: Vec<TunnelDeviceError>,
+}
+
+/// Devices of ours by index: one that was removed and made anew has another.
+pub type TunnelDevices = BTreeMap<u32, TunnelDevice>;
+
+/// Brings devices, databases and filter to what is wanted: what is new first, then what is to go. Where that fails for
+/// one device, the others follow all the same. Peers must have addresses of the tunnel end's own family.
+pub fn follow(tunnels: &Tunnels) -> Result<Followed, TunnelDeviceError> {
     // First the filter: nothing of a stranger's is to get through a device at any time.
     let names: BTreeMap<Vni, String> = tunnels.networks.iter().map(|vni| (*vni, name_of(*vni))).collect();
-    source_filter::set(tunnels.peers.values().copied(), names.values())?;
+    source_filter::set(tunnels.peers.iter().map(|(mac, address)| (*mac, *address)), names.values())?;
     on_netlink(async |netlink| {
         let mut found = link::find(&netlink).await?;
-        let mut indices = Vec::new();
-        for (vni, name) in &names {
-            let device = found.remove(name);
-            indices.push((name, link::bring_about(&netlink, *vni, name, tunnels.vtep, device).await?));
+        let mut followed = Followed { devices: BTreeMap::new(), problems: Vec::new() };
+        for (vni, name) in names {
+            let device = found.remove(&name);
+            match link::bring_about(&netlink, vni, &name, tunnels.vtep, device).await {
+                Ok(index) => drop(followed.devices.insert(index, TunnelDevice { vni, name })),
+                Err(error) => followed.problems.push(error),
+            }
         }
         let mut entries = database::read(&netlink).await?;
-        for (name, index) in indices {
-            database::follow(
-                &netlink,
-                name,
-                index,
-                &tunnels.peers,
-                entries.remove(&index).unwrap_or_default(),
-            )
-            .await?;
+        for (index, TunnelDevice { name, .. }) in &followed.devices {
+            let held = entries.remove(index).unwrap_or_default();
+            let problems = &mut followed.problems;
+            database::follow(&netlink, name, *index, &tunnels.peers, held, problems).await;
         }
         // What is left are devices of networks that are gone.
-        remove(&netlink, &found).await
-    })?;
-    Ok(names.into_iter().map(|(vni, name)| TunnelDevice { vni, name }).collect())
+        followed.problems.extend(remove(&netlink, &found).await);
+        Ok(followed)
+    })
 }
 
-/// Removes all our devices, and the filter with them.
-pub fn remove_all() -> Result<(), TunnelDeviceError> {
-    let is_any = on_netlink(async |netlink| {
+/// Whether these devices are all still there and up, and the filter is there. Anybody may remove them or set them down,
+/// and whoever flushes the whole ruleset removes the filter with it.
+pub fn are_there(devices: &TunnelDevices) -> Result<bool, TunnelDeviceError> {
+    if !source_filter::is_there() {
+        return Ok(false);
+    }
+    on_netlink(async |netlink| {
         let found = link::find(&netlink).await?;
-        remove(&netlink, &found).await?;
-        Ok(!found.is_empty())
-    })?;
-    if is_any { source_filter::remove() } else { Ok(()) }
+        Ok(devices
+            .iter()
+            .all(|(index, device)| found.get(&device.name).is_some_and(|own| own.is_up_as(*index))))
+    })
 }
 
-async fn remove(netlink: &Handle, devices: &BTreeMap<String, Found>) -> Result<(), TunnelDeviceError> {
+/// Removes all our devices, and the filter, whichever of them are there.
+pub fn remove_all() -> Result<(), TunnelDeviceError> {
+    let problems = on_netlink(async |netlink| Ok(remove(&netlink, &link::find(&netlink).await?).await))?;
+    // Without the filter, what is left of the devices would let in strangers.
+    problems.into_iter().next().map_or_else(source_filter::remove, Err)
+}
+
+/// Removes those of the devices that are ours; returns why any are left.
+async fn remove(netlink: &Handle, devices: &BTreeMap<String, Found>) -> Vec<TunnelDeviceError> {
+    let mut problems = Vec::new();
     for (name, device) in devices {
         // Somebody else's business, even with such a name.
-        if let Found::Ours { index, .. } = device {
-            link::remove(netlink, name, *index).await?;
+        if let Found::Ours(own) = device {
+            problems.extend(link::remove(netlink, name, own.index).await.err());
         }
     }
-    Ok(())
+    problems
 }
 
 fn name_of(vni: Vni) -> String {

@@ -1,5 +1,6 @@
-//! Who may send into the tunnels. A device does not say who sent a packet: what comes from elsewhere than a node's address
-//! is dropped before it. And what comes out of a device is the router's alone: the kernel's own stack never sees it.
+//! Who may send into the tunnels. A device does not say who sent a packet, and the router knows that by the inner
+//! source MAC address: so what does not come from the address of the very node whose MAC address it bears is dropped
+//! before it. And what comes out of a device is the router's alone: the kernel's own stack never sees it.
 //!
 //! It is a table of nftables of its own, as a table belongs to one network namespace. What it drops, it counts:
 //! `nft list counters table inet vrouter_tunnels`.
@@ -9,46 +10,63 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::process::{Command, Stdio};
 
+use vrouter_objects::MacAddress;
+
 use super::{TunnelDeviceError, VXLAN_PORT};
 
 const TABLE: &str = "inet vrouter_tunnels";
 
-/// Lets in what comes from these addresses, and keeps what comes out of these devices from the kernel. All at once, and
-/// without disturbing the counters.
+/// The inner source MAC address, counted in bits from the UDP header: behind that, the VXLAN header and the inner
+/// destination. A packet that ends before it is let through, and dropped by the device, as it is no Ethernet frame.
+const INNER_SOURCE: &str = "@th,176,48";
+
+/// Lets in what these peers send, and keeps what comes out of these devices from the kernel. All at once, and without
+/// disturbing the counters.
 pub(super) fn set<'a>(
-    sources: impl Iterator<Item = IpAddr>,
+    peers: impl Iterator<Item = (MacAddress, IpAddr)>,
     devices: impl Iterator<Item = &'a String>,
 ) -> Result<(), TunnelDeviceError> {
-    run(&script(sources, devices))
+    run(&script(peers, devices))
 }
 
-/// Removes the table; that it is not there is no error.
+/// Removes the table, if it is there.
 pub(super) fn remove() -> Result<(), TunnelDeviceError> {
-    run(&format!("add table {TABLE}\ndelete table {TABLE}\n"))
+    if is_there() { run(&format!("delete table {TABLE}\n")) } else { Ok(()) }
 }
 
-fn script<'a>(sources: impl Iterator<Item = IpAddr>, devices: impl Iterator<Item = &'a String>) -> String {
-    let (v4, v6): (Vec<_>, Vec<_>) = sources.partition(IpAddr::is_ipv4);
+/// Whether the table is there. Where `nft` cannot be asked it is not: without that none could have been made.
+pub(super) fn is_there() -> bool {
+    let tables = Command::new("nft").args(["list", "tables"]).stderr(Stdio::null()).output();
+    tables.is_ok_and(|output| {
+        String::from_utf8_lossy(&output.stdout).lines().any(|line| line.strip_prefix("table ") == Some(TABLE))
+    })
+}
+
+fn script<'a>(
+    peers: impl Iterator<Item = (MacAddress, IpAddr)>,
+    devices: impl Iterator<Item = &'a String>,
+) -> String {
     let mut script = format!(
         "add table {TABLE}
 add counter {TABLE} unknown_vtep
-add set {TABLE} vteps4 {{ type ipv4_addr; }}
-add set {TABLE} vteps6 {{ type ipv6_addr; }}
-add set {TABLE} ports {{ type ifname; }}
+add set {TABLE} peers4 {{ typeof ip saddr . {INNER_SOURCE}; }}
+add set {TABLE} peers6 {{ typeof ip6 saddr . {INNER_SOURCE}; }}
+add set {TABLE} own_devices {{ type ifname; }}
 add chain {TABLE} outer {{ type filter hook input priority filter; }}
 add chain {TABLE} inner {{ type filter hook prerouting priority raw; }}
 flush table {TABLE}
-flush set {TABLE} vteps4
-flush set {TABLE} vteps6
-flush set {TABLE} ports
-add rule {TABLE} outer udp dport {VXLAN_PORT} ip saddr != @vteps4 counter name unknown_vtep drop
-add rule {TABLE} outer udp dport {VXLAN_PORT} ip6 saddr != @vteps6 counter name unknown_vtep drop
-add rule {TABLE} inner iifname @ports drop
+flush set {TABLE} peers4
+flush set {TABLE} peers6
+flush set {TABLE} own_devices
+add rule {TABLE} outer udp dport {VXLAN_PORT} ip saddr . {INNER_SOURCE} != @peers4 counter name unknown_vtep drop
+add rule {TABLE} outer udp dport {VXLAN_PORT} ip6 saddr . {INNER_SOURCE} != @peers6 counter name unknown_vtep drop
+add rule {TABLE} inner iifname @own_devices drop
 "
     );
+    let (v4, v6): (Vec<_>, Vec<_>) = peers.partition(|(_, address)| address.is_ipv4());
+    let pairs = |peers: Vec<_>| peers.iter().map(pair).collect();
     let quoted = devices.map(|name| format!("\"{name}\"")).collect();
-    let addresses = |addresses: Vec<IpAddr>| addresses.iter().map(IpAddr::to_string).collect();
-    for (set, elements) in [("vteps4", addresses(v4)), ("vteps6", addresses(v6)), ("ports", quoted)] {
+    for (set, elements) in [("peers4", pairs(v4)), ("peers6", pairs(v6)), ("own_devices", quoted)] {
         let elements: Vec<String> = elements;
         if !elements.is_empty() {
             // Writing to a string does not fail.
@@ -56,6 +74,12 @@ add rule {TABLE} inner iifname @ports drop
         }
     }
     script
+}
+
+/// A peer as `nft` reads it: to it, bits of a packet are a number.
+fn pair((mac, address): &(MacAddress, IpAddr)) -> String {
+    let number = mac.0.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    format!("{address} . {number:#014x}")
 }
 
 /// Has `nft` carry out a script, as a whole or not at all.
@@ -85,17 +109,22 @@ mod tests {
 
     #[test]
     fn vxlan_2_sources_are_the_nodes_and_nobody_else() {
-        let sources = ["172.30.0.2", "172.30.0.3", "fd00::2"].map(|source| source.parse().unwrap());
-        let text = script(sources.into_iter(), ["vxlan-1".to_owned()].iter());
+        let peer = |router, address: &str| (MacAddress::local(0x56, router), address.parse().unwrap());
+        let peers = [peer(2, "172.30.0.2"), peer(3, "172.30.0.3"), peer(2, "fd00::2")];
+        let text = script(peers.into_iter(), ["vxlan-1".to_owned()].iter());
         for line in [
-            "add element inet vrouter_tunnels vteps4 { 172.30.0.2, 172.30.0.3 }",
-            "add element inet vrouter_tunnels vteps6 { fd00::2 }",
-            "add element inet vrouter_tunnels ports { \"vxlan-1\" }",
+            "add element inet vrouter_tunnels peers4 \
+             { 172.30.0.2 . 0x025600000002, 172.30.0.3 . 0x025600000003 }",
+            "add element inet vrouter_tunnels peers6 { fd00::2 . 0x025600000002 }",
+            "add element inet vrouter_tunnels own_devices { \"vxlan-1\" }",
         ] {
             assert!(text.lines().any(|own| own == line), "{text}");
         }
         let nobody = script(std::iter::empty(), std::iter::empty());
         assert!(!nobody.contains("add element"), "{nobody}");
-        assert!(nobody.contains("ip saddr != @vteps4 counter name unknown_vtep drop"), "{nobody}");
+        assert!(
+            nobody.contains("ip saddr . @th,176,48 != @peers4 counter name unknown_vtep drop"),
+            "{nobody}"
+        );
     }
 }

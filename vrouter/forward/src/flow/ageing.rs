@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use super::decision::{Direction, FlowIndex, Life};
 use super::quiescence::Quiescence;
 use super::reserve::WorkerFlows;
-use super::slot::{Direction, FlowIndex, Life};
 use super::sync::Ordering;
 use super::table::{FlowTable, tenths};
 use crate::frame::Time;

@@ -3,7 +3,7 @@
 //! Readers take no lock. Writers lock a key's home bucket, so two that race for one key meet there. An entry that
 //! finds its home full stands in one of the next buckets, and the home counts it, so that readers know to go on.
 
-use super::slot::FlowIndex;
+use super::decision::FlowIndex;
 use super::sync::{AtomicU32, AtomicU64, Ordering, relax};
 
 const ENTRIES: usize = 7;
@@ -22,8 +22,8 @@ struct Bucket {
 /// The index. An entry is the hash's upper half, which is never zero, and the slot's number; zero is none.
 #[derive(Debug)]
 pub(super) struct Index {
+    /// A power of two of them.
     buckets: Box<[Bucket]>,
-    mask: usize,
 }
 
 /// Holds the home buckets of two keys.
@@ -63,11 +63,16 @@ impl Index {
             strayed: AtomicU32::new(0),
             entries: std::array::from_fn(|_| AtomicU64::new(0)),
         };
-        Self { buckets: (0..count).map(|_| bucket()).collect(), mask: count - 1 }
+        Self { buckets: (0..count).map(|_| bucket()).collect() }
     }
 
     fn home(&self, hash: u64) -> usize {
-        hash as usize & self.mask
+        self.wrap(hash as usize)
+    }
+
+    #[inline(always)]
+    fn wrap(&self, number: usize) -> usize {
+        number & (self.buckets.len() - 1)
     }
 
     /// Fetches the home bucket ahead of its use.
@@ -77,12 +82,12 @@ impl Index {
     }
 
     /// The slot with this hash for which `matches` holds.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, hash: u64, mut matches: impl FnMut(FlowIndex) -> bool) -> Option<FlowIndex> {
         let home = self.home(hash);
         let mut reach = 0;
         loop {
-            let bucket = &self.buckets[(home + reach) & self.mask];
+            let bucket = &self.buckets[self.wrap(home + reach)];
             for word in &bucket.entries {
                 let word = word.load(Ordering::Acquire);
                 if (word ^ hash) >> 32 == 0 {
@@ -115,7 +120,7 @@ impl Index {
     pub(super) fn insert(&self, hash: u64, slot: FlowIndex) -> bool {
         let home = self.home(hash);
         for reach in 0..=REACH {
-            let bucket = &self.buckets[(home + reach) & self.mask];
+            let bucket = &self.buckets[self.wrap(home + reach)];
             for word in &bucket.entries {
                 let free = word.load(Ordering::Relaxed) == 0;
                 if reach > 0 && free {
@@ -143,7 +148,7 @@ impl Index {
         let home = self.home(hash);
         let wanted = entry(hash, slot);
         for reach in 0..=REACH {
-            let bucket = &self.buckets[(home + reach) & self.mask];
+            let bucket = &self.buckets[self.wrap(home + reach)];
             for word in &bucket.entries {
                 if word.load(Ordering::Relaxed) == wanted {
                     word.store(0, Ordering::Release);

@@ -45,6 +45,9 @@ pub(crate) type PackedKey = [u64; KEY_WORDS];
 
 const ORIGIN_HOST: u32 = u32::MAX;
 
+/// Set in every hash, so that its upper half is never zero.
+const IS_HASH: u64 = 1 << 32;
+
 /// The words of a packed key that two keys of one family can differ in. An IPv4 key has zeroes in the others, and its
 /// family stands in one of these.
 #[inline(always)]
@@ -147,7 +150,7 @@ impl KeyHasher {
         let low = fold(source_low ^ ports ^ a, destination_low ^ b);
         let is_v4 = source_high | destination_high == 0;
         let high = if is_v4 { 0 } else { fold(source_high ^ c, destination_high ^ d) };
-        fold(low ^ high ^ ports, vrf_origin ^ e) | 1 << 32
+        fold(low ^ high ^ ports, vrf_origin ^ e) | IS_HASH
     }
 
     /// The hash of any two numbers, such as a flow and a member.
@@ -158,6 +161,13 @@ impl KeyHasher {
         hasher.write_u64(b);
         hasher.finish()
     }
+}
+
+/// What tells flows apart on the underlay: of their hash, the part that neither the index's buckets nor the bit that says
+/// that there is one take away from.
+#[inline(always)]
+pub(crate) const fn entropy(hash: u64) -> u32 {
+    (hash >> 33) as u32
 }
 
 /// Both halves of the product over each other.
@@ -252,6 +262,19 @@ mod tests {
                 assert!(counted().all(|count| (130..=270).contains(&count)), "{label}");
             }
         }
+    }
+
+    /// However many places a flow's packets may be sent from, some flow is sent from each.
+    #[test]
+    fn entropy_reaches_every_sender() {
+        const SENDERS: usize = 256;
+        let hasher = hasher();
+        let mut sent = [0_u32; SENDERS];
+        for port in 1..=(64 * SENDERS as u16) {
+            let words = key(address(Family::V4, 1), address(Family::V4, 2), (port, 80));
+            sent[entropy(hasher.hash(&words)) as usize % SENDERS] += 1;
+        }
+        assert!(sent.iter().all(|count| (24..=128).contains(count)), "{sent:?}");
     }
 
     /// Neighbouring addresses and ports, as real networks have them, fill buckets as evenly as chance does.

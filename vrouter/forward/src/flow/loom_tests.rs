@@ -4,9 +4,9 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
 
+use super::decision::FlowIndex;
 use super::index::Index;
 use super::quiescence::Quiescence;
-use super::slot::FlowIndex;
 
 const HASH: u64 = 0x1234_5678_0000_0000;
 

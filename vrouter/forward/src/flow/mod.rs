@@ -7,6 +7,7 @@
 
 mod ageing;
 mod config;
+mod decision;
 mod index;
 mod key;
 mod pairs;
@@ -30,11 +31,13 @@ pub use share::FlowShare;
 pub use slot::{LAYOUT_VERSION, Slot};
 pub use table::FlowTable;
 
+pub use decision::Direction;
+pub(crate) use decision::{Actions, Decision, FlowIndex, PackedNextHop};
 pub(crate) use key::PackedKey;
+pub(crate) use key::entropy;
 pub(crate) use pairs::{NewConnection, NotInstalled};
 pub(crate) use reserve::WorkerFlows;
-pub use slot::Direction;
-pub(crate) use slot::{Actions, Adjustments, Decision, FlowIndex, NewFlow, PackedNextHop};
+pub(crate) use slot::{Adjustments, NewFlow};
 pub(crate) use table::tenths;
 pub use tcp::ConnectionState;
 pub(crate) use tcp::Seen;

@@ -2,8 +2,9 @@
 
 use vrouter_objects::VmiId;
 
+use super::decision::{Control, Direction, FlowIndex, Life};
 use super::reserve::WorkerFlows;
-use super::slot::{Control, Direction, FlowIndex, Life, NewFlow, Slot};
+use super::slot::{NewFlow, Slot};
 use super::sync::Ordering;
 use super::table::{FlowTable, tenths};
 use super::tcp::Seen;
@@ -70,11 +71,9 @@ impl FlowTable {
         if self.enter(hash, forward, reverse_hash, reverse) {
             return Ok(forward);
         }
-        self.slot(forward).free();
-        self.slot(reverse).free();
+        // The way back stood in the index alone: somebody may have answered.
+        self.retire(self.slot(forward), self.slot(reverse));
         drop(locked);
-        self.used.fetch_sub(2, Ordering::Relaxed);
-        share.remove_unreplied();
         // They stood in the index for a moment: somebody may be looking.
         worker.limbo.extend([forward, reverse]);
         Err(NotInstalled::Full)
@@ -134,22 +133,27 @@ impl FlowTable {
         }
         self.index.remove(hash, index);
         self.index.remove(other_hash, partner);
-        // The initiator's first: alone, a responder's slot is freed at recovery.
         let (ahead, back) = match control.direction {
             Direction::Initiator => (slot, other),
             Direction::Responder => (other, slot),
         };
+        self.retire(ahead, back);
+        drop(locked);
+        worker.limbo.extend([index, partner]);
+    }
+
+    /// Takes a connection that the index does not name any more out of force, and off the counts.
+    fn retire(&self, ahead: &Slot, back: &Slot) {
         let share = self.shares.of(ahead.owner());
         // Whoever is first to mark it as answered takes it off the count: this, or the answer that just comes.
-        if back.add_seen(Seen::any()) == Seen::default() {
+        if back.add_seen(Seen::ANY) == Seen::default() {
             share.remove_unreplied();
         } else {
             share.remove_replied();
         }
+        // The initiator's first: alone, a responder's slot is freed at recovery.
         ahead.free();
         back.free();
-        drop(locked);
         self.used.fetch_sub(2, Ordering::Relaxed);
-        worker.limbo.extend([index, partner]);
     }
 }

@@ -2,8 +2,8 @@
 
 use vrouter_objects::{FloatingIpId, MemberId, NextHop, VmiId, VrfId};
 
+use super::decision::{Actions, Direction, FlowIndex, Life, PackedNextHop};
 use super::key::FlowKey;
-use super::slot::{Actions, Direction, FlowIndex, Life, PackedNextHop};
 use super::table::{FlowTable, tenths};
 use super::tcp::ConnectionState;
 use crate::address::Address;

@@ -4,11 +4,12 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU32 as SharedU32;
 
 use super::config::FlowConfig;
+use super::decision::{Control, Direction, FlowIndex, Life};
 use super::index::Index;
 use super::key::KeyHasher;
 use super::reserve::FreeSlots;
 use super::share::Shares;
-use super::slot::{Control, Direction, FlowIndex, Life, Slot};
+use super::slot::Slot;
 use super::sync::{AtomicU32, Ordering};
 use super::table::{FlowTable, tenths};
 use super::tcp::Seen;

@@ -2,8 +2,8 @@
 
 use vrouter_arch::prefetch_write;
 
+use super::decision::FlowIndex;
 use super::quiescence::{Boundary, Quiescence};
-use super::slot::FlowIndex;
 use super::sync::Ordering;
 use super::table::FlowTable;
 

@@ -3,8 +3,9 @@
 //! The first line is read by every packet and written only when a flow comes or goes; the second is written by
 //! every packet of its own direction.
 
-use vrouter_objects::{FloatingIpId, IpProtocol, MemberId, RouterId, VmiId, VrfId};
+use vrouter_objects::{FloatingIpId, IpProtocol, MemberId, VmiId, VrfId};
 
+use super::decision::{Actions, Control, Decision, Direction, FlowIndex, Life, NotedPort, PackedNextHop};
 use super::key::{self, FlowKey, KEY_WORDS, PackedKey};
 use super::sync::{AtomicU64, Ordering};
 use super::tcp::Seen;
@@ -12,26 +13,26 @@ use crate::address::{Address, Family};
 use crate::checksum::{Adjustment, Delta};
 use crate::frame::PortId;
 
-/// The number of a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct FlowIndex(pub(crate) u32);
-
-/// Which side of the connection a flow is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// From the one who began.
-    Initiator,
-    /// From the one who answers.
-    Responder,
-}
-
 /// Changes with every change of [`Slot`]'s layout or meaning; a file of another version is not used.
-pub const LAYOUT_VERSION: u32 = 4;
+pub const LAYOUT_VERSION: u32 = 5;
+
+/// The epoch of no snapshot: the first published one has a greater.
+const NEVER: u32 = 0;
 
 /// One direction of a connection. All zero is a free slot.
 ///
-/// Words: 0–5 key · 6 control · 7 egress VRF, what translation does to checksums · 8–9 translated address · 10 translated port, actions,
-/// seen, epoch · 11 next hop, port · 12 floating IP, member · 13 packets · 14 bytes · 15 last seen, owner.
+/// | Words | What, from the highest bits down |
+/// |---|---|
+/// | 0–5 | key |
+/// | 6 | control |
+/// | 7 | checksum adjustments, of addresses then endpoints, in the machine's byte order; egress VRF |
+/// | 8–9 | translated address |
+/// | 10 | translated port, actions, seen, epoch |
+/// | 11 | port, next hop |
+/// | 12 | floating IP, member |
+/// | 13 | packets |
+/// | 14 | bytes |
+/// | 15 | last seen, owner |
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Slot {
@@ -48,114 +49,6 @@ const SERVICE: usize = 12;
 const PACKETS: usize = 13;
 const BYTES: usize = 14;
 const LAST_SEEN_OWNER: usize = 15;
-
-/// Where in the next hop's word the port stands that its interface was last found at, counted from 1; zero is none.
-const PORT_HINT: u32 = 48;
-
-/// Where a slot is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Life {
-    /// Nothing in it.
-    Free,
-    /// Written, but its pair is not in force yet.
-    Prepared,
-    /// In force.
-    Live,
-}
-
-/// A slot's control word: life, direction, and the slot of the other direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Control {
-    pub(super) life: Life,
-    pub(super) direction: Direction,
-    pub(super) reverse: FlowIndex,
-}
-
-impl Control {
-    fn pack(self) -> u64 {
-        let life = match self.life {
-            Life::Free => 0,
-            Life::Prepared => 1,
-            Life::Live => 2,
-        };
-        let direction = match self.direction {
-            Direction::Initiator => 0,
-            Direction::Responder => 4,
-        };
-        u64::from(self.reverse.0) << 32 | life | direction
-    }
-
-    fn unpack(word: u64) -> Self {
-        Self {
-            life: match word & 3 {
-                1 => Life::Prepared,
-                2 => Life::Live,
-                _ => Life::Free,
-            },
-            direction: if word & 4 == 0 { Direction::Initiator } else { Direction::Responder },
-            reverse: FlowIndex((word >> 32) as u32),
-        }
-    }
-}
-
-/// Which parts of a packet a flow translates.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Actions(u8);
-
-impl Actions {
-    /// Nothing.
-    pub(crate) const NONE: Self = Self(0);
-    /// The destination address and port.
-    pub(crate) const DESTINATION: Self = Self(1);
-    /// The source address and port.
-    pub(crate) const SOURCE: Self = Self(2);
-    /// Both.
-    pub(crate) const BOTH: Self = Self(3);
-
-    pub(crate) fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0 && other.0 != 0
-    }
-
-    /// What the other direction must undo.
-    pub(crate) fn reversed(self) -> Self {
-        Self((self.0 & 1) << 1 | (self.0 & 2) >> 1)
-    }
-}
-
-/// A next hop in one word. Unlike [`vrouter_objects::NextHop`] it is already decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PackedNextHop {
-    /// Nothing usable: the packet is dropped and the flow resolved again when the tables change.
-    Unreachable,
-    /// A local interface.
-    Interface(VmiId),
-    /// Another node, by the egress VRF's VNI.
-    Tunnel(RouterId),
-    /// This node.
-    Receive,
-}
-
-impl PackedNextHop {
-    fn pack(self) -> u64 {
-        match self {
-            Self::Unreachable => 0,
-            Self::Interface(vmi) => 1 << 32 | u64::from(vmi.get()),
-            Self::Tunnel(router) => 2 << 32 | u64::from(router.get()),
-            Self::Receive => 3 << 32,
-        }
-    }
-
-    fn unpack(word: u64) -> Self {
-        let id = word as u32;
-        let decided = match (word >> 32) as u16 {
-            1 => VmiId::new(id).map(Self::Interface),
-            2 => RouterId::new(id).map(Self::Tunnel),
-            3 => Ok(Self::Receive),
-            _ => Ok(Self::Unreachable),
-        };
-        decided.unwrap_or(Self::Unreachable)
-    }
-}
 
 /// Everything about one direction when it begins.
 #[derive(Debug, Clone, Copy)]
@@ -199,33 +92,6 @@ pub(crate) struct Adjustments {
     pub(crate) endpoints: Adjustment,
 }
 
-/// The part of a slot that deciding about a packet needs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Decision {
-    pub(crate) translated_port: u16,
-    pub(crate) actions: Actions,
-    pub(crate) seen: Seen,
-    pub(crate) epoch: u32,
-}
-
-impl Decision {
-    fn pack(self) -> u64 {
-        u64::from(self.translated_port) << 48
-            | u64::from(self.actions.0) << 40
-            | u64::from(self.seen.0) << 32
-            | u64::from(self.epoch)
-    }
-
-    fn unpack(word: u64) -> Self {
-        Self {
-            translated_port: (word >> 48) as u16,
-            actions: Actions((word >> 40) as u8 & 3),
-            seen: Seen((word >> 32) as u8),
-            epoch: word as u32,
-        }
-    }
-}
-
 impl Slot {
     /// A free slot.
     pub fn new() -> Self {
@@ -252,12 +118,10 @@ impl Slot {
         (0..KEY_WORDS).all(|word| self.load(word) == words[word])
     }
 
-    /// Whether a flow with this key is in force here. For a slot that the index named a moment ago: since then the flow
-    /// may have been forgotten.
+    /// [`Slot::has_key`], for a key of this family.
     #[inline(always)]
-    pub(crate) fn is_live_with(&self, words: &PackedKey, family: Family) -> bool {
+    pub(crate) fn has_key_of(&self, words: &PackedKey, family: Family) -> bool {
         key::distinct_words(family).iter().all(|word| self.load(*word) == words[*word])
-            && self.control().life == Life::Live
     }
 
     pub(crate) fn key(&self) -> Option<FlowKey> {
@@ -273,9 +137,11 @@ impl Slot {
         self.words[CONTROL].store(control.pack(), Ordering::Release);
     }
 
-    /// Takes it out of force. Whoever found it a moment ago may still follow it to its partner.
+    /// Takes it out of force. Whoever found it a moment ago may still follow it to its partner, and sees that it was
+    /// decided at no time.
     pub(super) fn free(&self) {
         self.set_control(Control { life: Life::Free, ..self.control() });
+        self.set_epoch(NEVER);
     }
 
     pub(crate) fn direction(&self) -> Direction {
@@ -332,7 +198,8 @@ impl Slot {
 
     #[inline]
     pub(crate) fn decision(&self) -> Decision {
-        Decision::unpack(self.load(DECISION))
+        // After the rest of the slot was filled: whoever decides by an epoch decides by what was written under it.
+        Decision::unpack(self.words[DECISION].load(Ordering::Acquire))
     }
 
     #[inline]
@@ -353,28 +220,19 @@ impl Slot {
         PackedNextHop::unpack(self.load(NEXT_HOP))
     }
 
-    /// Where the interface was last found that the flow's packets go to, if that is known, and they go to one.
+    /// Where the interface was last found that the flow's packets go to: nowhere if that is not known, or they go to none.
     #[inline(always)]
-    pub(crate) fn port(&self) -> Option<PortId> {
-        let port = (self.load(NEXT_HOP) >> PORT_HINT) as u16;
-        port.checked_sub(1).map(PortId)
+    pub(crate) fn noted_port(&self) -> NotedPort {
+        NotedPort::unpack(self.load(NEXT_HOP))
     }
 
-    /// Whether this is the interface that the flow's packets go to, for a flow that has a [`Slot::port`].
-    #[inline(always)]
-    pub(crate) fn goes_to(&self, vmi: VmiId) -> bool {
-        self.load(NEXT_HOP) as u32 == vmi.get()
-    }
-
-    /// Notes where the interface is that the flow's packets go to. Only to be found sooner: ports are given anew, so it has
-    /// to be looked at.
-    pub(crate) fn set_port(&self, port: PortId) {
+    /// Notes where the interface is that the flow's packets go to, to be found sooner.
+    pub(crate) fn note_port(&self, port: PortId) {
         let word = self.load(NEXT_HOP);
         if let PackedNextHop::Interface(vmi) = PackedNextHop::unpack(word) {
-            let noted = (u64::from(port.0) + 1) << PORT_HINT | PackedNextHop::Interface(vmi).pack();
             // Another worker may have decided anew: then it is that next hop that counts.
             let order = Ordering::Relaxed;
-            self.words[NEXT_HOP].compare_exchange(word, noted, order, order).ok();
+            self.words[NEXT_HOP].compare_exchange(word, NotedPort::pack(port, vmi), order, order).ok();
         }
     }
 
@@ -423,7 +281,7 @@ impl Slot {
 
     /// Adds what was seen, and returns what had been seen before.
     pub(crate) fn add_seen(&self, seen: Seen) -> Seen {
-        self.update_decision(|decision| Decision { seen: Seen(decision.seen.0 | seen.0), ..decision }).seen
+        self.update_decision(|decision| Decision { seen: decision.seen.and(seen), ..decision }).seen
     }
 
     pub(crate) fn set_epoch(&self, epoch: u32) {

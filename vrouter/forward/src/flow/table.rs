@@ -7,12 +7,13 @@ use vrouter_objects::VmiId;
 
 use super::config::{FlowConfig, Timeouts};
 
+use super::decision::{Direction, FlowIndex};
 use super::index::Index;
 use super::key::{FlowKey, KeyHasher, PackedKey};
 use super::record::{FlowRecord, record};
 use super::reserve::FreeSlots;
 use super::share::{FlowShare, Shares};
-use super::slot::{Direction, FlowIndex, Slot};
+use super::slot::Slot;
 use super::sync::{AtomicU32, Ordering};
 use super::tcp::ConnectionState;
 use crate::frame::Time;

@@ -10,74 +10,64 @@ pub(crate) struct Seen(pub(super) u8);
 
 impl Seen {
     /// Any packet at all.
-    pub(super) const ANY: u8 = 0x01;
+    pub(crate) const ANY: Self = Self(0x01);
     /// A SYN, with or without ACK.
-    pub(super) const SYN: u8 = 0x02;
+    const SYN: Self = Self(0x02);
     /// An ACK that came after the other side's SYN: this side completed its half of the handshake.
-    pub(super) const ACK: u8 = 0x04;
+    const ACK: Self = Self(0x04);
     /// A FIN.
-    pub(super) const FIN: u8 = 0x08;
+    const FIN: Self = Self(0x08);
     /// A reset.
-    pub(super) const RST: u8 = 0x10;
+    const RST: Self = Self(0x10);
     /// The connection was taken up in its middle; there was no handshake to see.
-    pub(super) const MIDSTREAM: u8 = 0x20;
+    const MIDSTREAM: Self = Self(0x20);
+
+    /// What no flow shows.
+    const NEVER: Self = Self(u8::MAX);
 
     /// With a packet of this protocol seen, while the other direction has shown `other`.
     #[inline]
     pub(crate) fn with(self, flags: Option<TcpFlags>, other: Self) -> Self {
-        let Some(flags) = flags else { return Self(self.0 | Self::ANY) };
-        let mut seen = self.0 | Self::ANY;
+        let mut seen = self.and(Self::ANY);
+        let Some(flags) = flags else { return seen };
         if flags.any(TcpFlags::SYN) {
-            seen |= Self::SYN;
+            seen = seen.and(Self::SYN);
         }
-        if flags.any(TcpFlags::ACK) && other.0 & (Self::SYN | Self::MIDSTREAM) != 0 {
-            seen |= Self::ACK;
+        if flags.any(TcpFlags::ACK) && other.has_any(Self::SYN.and(Self::MIDSTREAM)) {
+            seen = seen.and(Self::ACK);
         }
         if flags.any(TcpFlags::FIN) {
-            seen |= Self::FIN;
+            seen = seen.and(Self::FIN);
         }
         if flags.any(TcpFlags::RST) {
-            seen |= Self::RST;
+            seen = seen.and(Self::RST);
         }
-        Self(seen)
+        seen
     }
 
     /// The first packet of a flow.
     pub(crate) fn first(flags: Option<TcpFlags>) -> Self {
         match flags {
-            Some(flags) if !flags.is_opening() => Self(Self::ANY | Self::MIDSTREAM | Self::ACK),
+            Some(flags) if !flags.is_opening() => Self::ANY.and(Self::MIDSTREAM).and(Self::ACK),
             flags => Self::default().with(flags, Self::default()),
         }
     }
 
-    /// Any packet at all, for whoever only counts whether there was one.
-    pub(crate) const fn any() -> Self {
-        Self(Self::ANY)
-    }
-
-    /// Whether another packet of this kind can change nothing any more: the common case.
-    #[inline]
-    pub(crate) fn is_settled(self, flags: Option<TcpFlags>) -> bool {
-        match flags {
-            None => self.has(Self::ANY),
-            Some(flags) => {
-                !flags.any(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST)
-                    && self.has(Self::ANY)
-                    && self.has(Self::ACK)
-            }
-        }
-    }
-
-    /// What a TCP flow must have shown for a segment with these control bits to change nothing in it. For one that begins
-    /// or ends a connection that is more than any flow shows.
+    /// What a flow must have shown for a packet, with these control bits if it is TCP, to change nothing in it. For one
+    /// that begins or ends a connection that is more than any flow shows.
     #[inline(always)]
-    pub(crate) const fn settled_for(flags: TcpFlags) -> Self {
+    pub(crate) const fn settled_for(flags: Option<TcpFlags>) -> Self {
         const ENDS: u8 = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST;
-        if flags.0 & (ENDS | TcpFlags::ACK) == TcpFlags::ACK {
-            Self(Self::ANY | Self::ACK)
-        } else {
-            Self(u8::MAX)
+        match flags {
+            None => Self::ANY,
+            Some(flags) if flags.0 & (ENDS | TcpFlags::ACK) == TcpFlags::ACK => Self::ANY.and(Self::ACK),
+            Some(_) => Self::NEVER,
         }
+    }
+
+    /// This and that.
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// Whether all of this was seen.
@@ -86,8 +76,8 @@ impl Seen {
         self.0 & other.0 == other.0
     }
 
-    fn has(self, bits: u8) -> bool {
-        self.0 & bits != 0
+    const fn has_any(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 }
 
@@ -109,18 +99,18 @@ pub enum ConnectionState {
 impl ConnectionState {
     /// What the two directions together mean.
     pub(crate) fn of(protocol: IpProtocol, initiator: Seen, responder: Seen) -> Self {
-        let replied = responder.has(Seen::ANY);
+        let replied = responder.includes(Seen::ANY);
         if protocol != IpProtocol::TCP {
             return if replied { Self::Established } else { Self::Unreplied };
         }
-        let finished = [initiator, responder].iter().filter(|seen| seen.has(Seen::FIN)).count();
-        if initiator.has(Seen::RST) || responder.has(Seen::RST) || finished == 2 {
+        let finished = [initiator, responder].iter().filter(|seen| seen.includes(Seen::FIN)).count();
+        if initiator.includes(Seen::RST) || responder.includes(Seen::RST) || finished == 2 {
             Self::Closed
         } else if finished == 1 && replied {
             Self::Closing
         } else if !replied {
             Self::Unreplied
-        } else if initiator.has(Seen::ACK) {
+        } else if initiator.includes(Seen::ACK) {
             Self::Established
         } else {
             Self::Handshake

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 
 use vrouter_objects::{IpProtocol, VmiId, VrfId};
 
-use super::slot::{Control, Life};
+use super::decision::{Control, Life};
 use super::*;
 use crate::address::Address;
 use crate::frame::Time;

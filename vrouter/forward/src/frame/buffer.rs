@@ -16,7 +16,8 @@ pub(crate) const HEAD: usize = 14 + 40 + 20;
 #[derive(Debug)]
 pub struct Frame {
     buffer: Box<[u8]>,
-    start: usize,
+    /// Less wide than the end, so that a header's length added to it is never too much.
+    start: u32,
     end: usize,
     /// What its sender left undone.
     pub offload: Offload,
@@ -41,7 +42,7 @@ impl Frame {
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             buffer: vec![0; HEADROOM + capacity].into_boxed_slice(),
-            start: HEADROOM,
+            start: HEADROOM as u32,
             end: HEADROOM,
             offload: Offload::default(),
             ingress: Ingress::Port(PortId(0)),
@@ -58,46 +59,54 @@ impl Frame {
         frame
     }
 
+    #[inline(always)]
+    fn start(&self) -> usize {
+        self.start as usize
+    }
+
     /// The frame's bytes, from the Ethernet header on.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &self.buffer[self.start..self.end]
+        &self.buffer[self.start()..self.end]
     }
 
     /// The frame's bytes, to be changed in place.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.start..self.end]
+        let start = self.start();
+        &mut self.buffer[start..self.end]
     }
 
     /// The buffer where the frame begins, as far as headers of the usual lengths reach; `None` in a small buffer. Where the
     /// frame is shorter, what follows it is left from others: whoever looks here has to know the frame's length.
     #[inline(always)]
     pub(crate) fn head(&self) -> Option<&[u8; HEAD]> {
-        self.buffer.get(self.start..)?.first_chunk()
+        let start = self.start();
+        self.buffer.get(start..start + HEAD)?.first_chunk()
     }
 
     /// [`Frame::head`], to be changed in place.
     #[inline(always)]
     pub(crate) fn head_mut(&mut self) -> Option<&mut [u8; HEAD]> {
-        self.buffer.get_mut(self.start..self.start + HEAD)?.first_chunk_mut()
+        let start = self.start();
+        self.buffer.get_mut(start..start + HEAD)?.first_chunk_mut()
     }
 
     /// How many bytes the frame has.
     #[allow(clippy::len_without_is_empty)]
     #[inline]
     pub fn len(&self) -> usize {
-        self.end - self.start
+        self.end - self.start()
     }
 
     /// How many bytes the frame could have, from where it starts.
     pub fn capacity(&self) -> usize {
-        self.buffer.len() - self.start
+        self.buffer.len() - self.start()
     }
 
     /// Makes it an empty frame again, plain, at its usual headroom.
     pub fn reset(&mut self) {
-        self.start = HEADROOM;
+        self.start = HEADROOM as u32;
         self.end = HEADROOM;
         self.offload = Offload::default();
         self.egress = None;
@@ -119,7 +128,7 @@ impl Frame {
     /// If there is less room.
     pub fn set_len(&mut self, len: usize) {
         assert!(HEADROOM + len <= self.buffer.len(), "frame of {len} bytes in too small a buffer");
-        self.start = HEADROOM;
+        self.start = HEADROOM as u32;
         self.end = HEADROOM + len;
     }
 
@@ -135,14 +144,14 @@ impl Frame {
     /// Drops bytes at the end, so that `len` are left.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
-        self.end = self.end.min(self.start + len);
+        self.end = self.end.min(self.start() + len);
     }
 
     /// [`Frame::truncate`], for a frame that is known to have as many.
     #[inline(always)]
     pub(crate) fn set_end(&mut self, len: usize) {
         debug_assert!(len <= self.len(), "{len} bytes left of a frame of {}", self.len());
-        self.end = self.start + len;
+        self.end = self.start() + len;
     }
 
     /// Takes bytes off the front, such as an outer header.
@@ -151,7 +160,7 @@ impl Frame {
     /// If the frame has fewer.
     pub fn take_front(&mut self, count: usize) {
         assert!(count <= self.len(), "taking {count} bytes off a frame of {}", self.len());
-        self.start += count;
+        self.start += count as u32;
     }
 
     /// The frame with `count` bytes of headroom before it, for an egress that writes its own header there. The frame
@@ -160,8 +169,9 @@ impl Frame {
     /// # Panics
     /// If there is less headroom.
     pub fn with_header_mut(&mut self, count: usize) -> &mut [u8] {
-        assert!(count <= self.start, "{count} bytes of header in {} of headroom", self.start);
-        &mut self.buffer[self.start - count..self.end]
+        assert!(count <= self.start(), "{count} bytes of header in {} of headroom", self.start());
+        let start = self.start() - count;
+        &mut self.buffer[start..self.end]
     }
 
     /// Grows the frame by `count` zeroed bytes at its end and returns them; `None` if there is no room.

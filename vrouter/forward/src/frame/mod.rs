@@ -6,8 +6,8 @@ mod offload;
 
 pub(crate) use buffer::{CountedAs, HEAD};
 pub use buffer::{Frame, HEADROOM, MAX_FRAME};
-pub(crate) use offload::Covered;
 pub use offload::{Checksum, Offload, SegmentKind, Segmentation};
+pub(crate) use offload::{Covered, Packets};
 
 use std::net::IpAddr;
 

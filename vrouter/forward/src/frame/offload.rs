@@ -58,6 +58,15 @@ pub struct Segmentation {
     pub size: NonZeroU16,
 }
 
+/// What a frame is or will be cut into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Packets {
+    /// How many packets.
+    pub(crate) count: u64,
+    /// The length of the largest, from its IP header on.
+    pub(crate) largest: usize,
+}
+
 /// A frame's offload state. The default is a plain frame, complete in itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Offload {
@@ -65,4 +74,20 @@ pub struct Offload {
     pub checksum: Checksum,
     /// `None`: one packet. A super-frame always has a partial checksum.
     pub segmentation: Option<Segmentation>,
+}
+
+impl Offload {
+    /// What a frame with this is or will be cut into, that holds so many bytes from its IP header on, so many of them
+    /// IP and transport header.
+    #[inline(always)]
+    pub(crate) fn packets(&self, ip_len: usize, headers_len: usize) -> Packets {
+        match self.segmentation {
+            None => Packets { count: 1, largest: ip_len },
+            Some(segmentation) => {
+                let size = usize::from(segmentation.size.get());
+                let count = (ip_len - headers_len).div_ceil(size).max(1) as u64;
+                Packets { count, largest: ip_len.min(headers_len + size) }
+            }
+        }
+    }
 }

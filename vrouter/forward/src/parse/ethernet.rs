@@ -3,6 +3,7 @@
 use vrouter_objects::DropReason;
 
 use super::read_u16;
+use crate::address::Family;
 
 pub(super) const IPV4: u16 = 0x0800;
 pub(super) const ARP: u16 = 0x0806;
@@ -11,6 +12,14 @@ const VLAN: u16 = 0x8100;
 /// Bytes of an Ethernet header without a tag.
 pub(crate) const HEADER_LEN: usize = 14;
 const TAG_LEN: usize = 4;
+
+/// The EtherType of a family's packets.
+pub(crate) const fn ethertype(family: Family) -> u16 {
+    match family {
+        Family::V4 => IPV4,
+        Family::V6 => IPV6,
+    }
+}
 
 /// The EtherType and where its packet begins. A priority tag (VLAN 0) is passed over; there are no VLANs in a
 /// virtual network, so any other tag is refused.

@@ -2,6 +2,7 @@
 
 mod bytes;
 mod ethernet;
+mod head;
 mod icmp;
 mod ipv4;
 mod ipv6;
@@ -9,10 +10,11 @@ mod plain;
 mod transport;
 
 pub(crate) use bytes::{read_u16, read_u32, write_u16, write_u32};
-pub(crate) use ethernet::HEADER_LEN as ETHERNET_HEADER;
+pub(crate) use ethernet::{HEADER_LEN as ETHERNET_HEADER, ethertype};
+pub(crate) use head::{Head, get_word, put_double, put_word};
 pub use icmp::{EchoRole, IcmpKind, IcmpTypes};
 pub(crate) use icmp::{Quoted, parse_quoted};
-pub(crate) use plain::{Head, PlainHeaders, PlainIp, PlainV4, PlainV6, PlainVersion, plain_ports};
+pub(crate) use plain::{PlainHeaders, PlainIp, PlainV4, PlainV6, plain_family, plain_ports};
 pub use transport::{TcpFlags, Transport};
 
 use vrouter_objects::{DropReason, IpProtocol};

@@ -7,16 +7,12 @@
 
 use vrouter_objects::IpProtocol;
 
+use super::head::{Head, get_double, get_word};
+use super::transport::{TCP_HEADER, UDP_HEADER};
 use super::{ETHERNET_HEADER, Fragment, Packet, TcpFlags, Transport, check_addresses, ethernet};
 use crate::address::Family;
 use crate::flow::{FlowKey, Seen};
-use crate::frame::{Frame, HEAD};
-
-const UDP_HEADER: usize = 8;
-const TCP_HEADER: usize = 20;
-
-/// The beginning of a frame, longer than any header that is read here.
-pub(crate) type Head = [u8; HEAD];
+use crate::frame::Frame;
 
 /// What its headers are, besides who it is from and for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +29,42 @@ pub(crate) struct PlainHeaders {
 
 impl PlainHeaders {
     /// Of no packet.
-    pub(crate) const NONE: Self = Self { protocol: IpProtocol(0), settled: Seen::any(), len: 0, ip_len: 0 };
-}
+    pub(crate) const NONE: Self = Self { protocol: IpProtocol(0), settled: Seen::ANY, len: 0, ip_len: 0 };
 
-impl PlainHeaders {
+    /// Reads them from a frame of this version; `None` if it is not plain.
+    ///
+    /// In place, and each field by itself: a value on its way through registers would be packed there and unpacked again.
+    #[inline(always)]
+    pub(crate) fn read<Ip: PlainIp>(&mut self, head: &Head, frame_len: usize) -> Option<()> {
+        let transport = ETHERNET_HEADER + Ip::LEN;
+        let (ip_len, protocol) = Ip::read(head)?;
+        if ETHERNET_HEADER + ip_len > frame_len {
+            return None;
+        }
+        self.ip_len = ip_len as u32;
+        self.protocol = protocol;
+        match protocol {
+            IpProtocol::TCP => {
+                let len = Ip::LEN + usize::from(head[transport + 12] >> 4) * 4;
+                if len < Ip::LEN + TCP_HEADER || len > ip_len {
+                    return None;
+                }
+                self.len = len as u16;
+                self.settled = Seen::settled_for(Some(TcpFlags(head[transport + 13])));
+            }
+            IpProtocol::UDP => {
+                let datagram = usize::from(get_word(head, transport + 4));
+                if datagram < UDP_HEADER || Ip::LEN + datagram > ip_len {
+                    return None;
+                }
+                self.len = (Ip::LEN + UDP_HEADER) as u16;
+                self.settled = Seen::settled_for(None);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
     /// Those of a packet that the long way has read; `None` if it is not plain.
     pub(crate) fn of(packet: &Packet) -> Option<Self> {
         let ip_header_len = match packet.family {
@@ -47,8 +75,8 @@ impl PlainHeaders {
             && packet.ip_header_len() == ip_header_len
             && packet.fragment == Fragment::Whole;
         let (header_len, settled) = match packet.header {
-            Transport::Tcp { header_len, flags, .. } => (header_len.into(), Seen::settled_for(flags)),
-            Transport::Udp { .. } => (UDP_HEADER, Seen::any()),
+            Transport::Tcp { header_len, flags, .. } => (header_len.into(), Seen::settled_for(Some(flags))),
+            Transport::Udp { .. } => (UDP_HEADER, Seen::settled_for(None)),
             _ => return None,
         };
         is_plain.then_some(Self {
@@ -87,21 +115,10 @@ impl PlainHeaders {
     }
 }
 
-/// Which IP header it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PlainVersion {
-    /// [`PlainV4`].
-    V4,
-    /// [`PlainV6`].
-    V6,
-}
-
 /// An IP header of fixed length. What depends on the version is compiled for each by itself.
 pub(crate) trait PlainIp {
-    /// The version's name.
-    const VERSION: PlainVersion;
-    /// Its EtherType.
-    const ETHERTYPE: u16;
+    /// Its addresses' family.
+    const FAMILY: Family;
     /// Bytes of IP header.
     const LEN: usize;
     /// Offset of the hop limit in it.
@@ -125,74 +142,21 @@ pub(crate) enum PlainV4 {}
 /// IPv6 without extension headers.
 pub(crate) enum PlainV6 {}
 
-impl PlainVersion {
-    /// Its EtherType.
-    pub(crate) const fn ethertype(self) -> u16 {
-        match self {
-            Self::V4 => PlainV4::ETHERTYPE,
-            Self::V6 => PlainV6::ETHERTYPE,
-        }
-    }
-
-    /// Its addresses' family.
-    pub(crate) const fn family(self) -> Family {
-        match self {
-            Self::V4 => Family::V4,
-            Self::V6 => Family::V6,
-        }
-    }
-
-    /// The version of a frame that may be plain.
-    pub(crate) fn of(frame: &Frame) -> Option<Self> {
-        match word(frame.head()?, 12) {
-            _ if frame.len() < ETHERNET_HEADER => None,
-            ethernet::IPV4 => Some(Self::V4),
-            ethernet::IPV6 => Some(Self::V6),
-            _ => None,
-        }
-    }
-}
-
-impl PlainHeaders {
-    /// Reads them from a frame of this version; `None` if it is not plain.
-    ///
-    /// In place, and each field by itself: a value on its way through registers would be packed there and unpacked again.
-    #[inline(always)]
-    pub(crate) fn read<Ip: PlainIp>(&mut self, head: &Head, frame_len: usize) -> Option<()> {
-        let transport = ETHERNET_HEADER + Ip::LEN;
-        let (ip_len, protocol) = Ip::read(head)?;
-        if ETHERNET_HEADER + ip_len > frame_len {
-            return None;
-        }
-        self.ip_len = ip_len as u32;
-        self.protocol = protocol;
-        match protocol {
-            IpProtocol::TCP => {
-                let len = Ip::LEN + usize::from(head[transport + 12] >> 4) * 4;
-                if len < Ip::LEN + TCP_HEADER || len > ip_len {
-                    return None;
-                }
-                self.len = len as u16;
-                self.settled = Seen::settled_for(TcpFlags(head[transport + 13]));
-            }
-            IpProtocol::UDP => {
-                let datagram = usize::from(word(head, transport + 4));
-                if datagram < UDP_HEADER || Ip::LEN + datagram > ip_len {
-                    return None;
-                }
-                self.len = (Ip::LEN + UDP_HEADER) as u16;
-                self.settled = Seen::any();
-            }
-            _ => return None,
-        }
-        Some(())
+/// Which IP header a frame claims to have; `None` if it may not be a plain one.
+#[inline(always)]
+pub(crate) fn plain_family(frame: &Frame) -> Option<Family> {
+    match get_word(frame.head()?, 12) {
+        _ if frame.len() < ETHERNET_HEADER => None,
+        ethernet::IPV4 => Some(Family::V4),
+        ethernet::IPV6 => Some(Family::V6),
+        _ => None,
     }
 }
 
 /// Source and destination port of a plain packet.
 #[inline(always)]
 pub(crate) fn plain_ports<Ip: PlainIp>(head: &Head) -> u32 {
-    double(head, ETHERNET_HEADER + Ip::LEN)
+    get_double(head, ETHERNET_HEADER + Ip::LEN)
 }
 
 /// The first byte of an IPv4 header without options.
@@ -203,8 +167,7 @@ const FRAGMENT_MASK: u16 = 0x3fff;
 const V4_MAPPED: u64 = 0xffff << 32;
 
 impl PlainIp for PlainV4 {
-    const VERSION: PlainVersion = PlainVersion::V4;
-    const ETHERTYPE: u16 = ethernet::IPV4;
+    const FAMILY: Family = Family::V4;
     const LEN: usize = 20;
     const HOPS: usize = 8;
     const SOURCE: usize = 12;
@@ -213,20 +176,19 @@ impl PlainIp for PlainV4 {
     #[inline(always)]
     fn read(head: &Head) -> Option<(usize, IpProtocol)> {
         let ip = ETHERNET_HEADER;
-        let is_plain = head[ip] == VERSION_4_FIVE_WORDS && word(head, ip + 6) & FRAGMENT_MASK == 0;
-        is_plain.then_some((word(head, ip + 2).into(), IpProtocol(head[ip + 9])))
+        let is_plain = head[ip] == VERSION_4_FIVE_WORDS && get_word(head, ip + 6) & FRAGMENT_MASK == 0;
+        is_plain.then_some((get_word(head, ip + 2).into(), IpProtocol(head[ip + 9])))
     }
 
     #[inline(always)]
     fn addresses(head: &Head) -> Option<[u64; 4]> {
-        let address = |at| V4_MAPPED | u64::from(double(head, ETHERNET_HEADER + at));
+        let address = |at| V4_MAPPED | u64::from(get_double(head, ETHERNET_HEADER + at));
         Some([0, address(12), 0, address(16)])
     }
 }
 
 impl PlainIp for PlainV6 {
-    const VERSION: PlainVersion = PlainVersion::V6;
-    const ETHERTYPE: u16 = ethernet::IPV6;
+    const FAMILY: Family = Family::V6;
     const LEN: usize = 40;
     const HOPS: usize = 7;
     const SOURCE: usize = 8;
@@ -235,7 +197,7 @@ impl PlainIp for PlainV6 {
     #[inline(always)]
     fn read(head: &Head) -> Option<(usize, IpProtocol)> {
         let ip = ETHERNET_HEADER;
-        let ip_len = Self::LEN + usize::from(word(head, ip + 4));
+        let ip_len = Self::LEN + usize::from(get_word(head, ip + 4));
         (head[ip] >> 4 == 6).then_some((ip_len, IpProtocol(head[ip + 6])))
     }
 
@@ -243,7 +205,7 @@ impl PlainIp for PlainV6 {
     fn addresses(head: &Head) -> Option<[u64; 4]> {
         let half = |at| {
             let at = ETHERNET_HEADER + at;
-            u64::from(double(head, at)) << 32 | u64::from(double(head, at + 4))
+            u64::from(get_double(head, at)) << 32 | u64::from(get_double(head, at + 4))
         };
         let addresses = [half(8), half(16), half(24), half(32)];
         // Such a packet would bear an IPv4 host's name.
@@ -252,16 +214,4 @@ impl PlainIp for PlainV6 {
         let is_sound = !is_mapped(source_high, source_low) && !is_mapped(destination_high, destination_low);
         is_sound.then_some(addresses)
     }
-}
-
-/// The 16-bit field at a fixed offset.
-#[inline(always)]
-fn word(head: &Head, at: usize) -> u16 {
-    u16::from_be_bytes([head[at], head[at + 1]])
-}
-
-/// The 32-bit field at a fixed offset.
-#[inline(always)]
-fn double(head: &Head, at: usize) -> u32 {
-    u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
 }

@@ -46,6 +46,17 @@ pub enum Transport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpFlags(pub u8);
 
+impl Transport {
+    /// How many bytes of header a segment of it begins with; zero of what is not cut in segments.
+    pub(crate) const fn header_len(&self) -> usize {
+        match self {
+            Self::Tcp { header_len, .. } => *header_len as usize,
+            Self::Udp { .. } => UDP_HEADER,
+            Self::Sctp { .. } | Self::Icmp { .. } | Self::None => 0,
+        }
+    }
+}
+
 impl TcpFlags {
     /// No more data from the sender.
     pub const FIN: u8 = 0x01;
@@ -78,8 +89,10 @@ impl TcpFlags {
     }
 }
 
-const TCP_HEADER: usize = 20;
-const UDP_HEADER: usize = 8;
+/// Bytes of a TCP header without options.
+pub(super) const TCP_HEADER: usize = 20;
+/// Bytes of a UDP header.
+pub(super) const UDP_HEADER: usize = 8;
 const SCTP_HEADER: usize = 12;
 
 /// Parses the header at the start of `payload`, the IP packet's payload.

@@ -6,10 +6,10 @@ use super::fast_path::rewrite_if_plain;
 use super::{Context, Outcome, Worker, answer, spare_frame};
 use crate::address::Family;
 use crate::checksum::header_checksum;
-use crate::flow::{Actions, PackedNextHop, Slot};
-use crate::frame::{Checksum, CountedAs, Egress, Frame, Ingress};
+use crate::flow::{self, Actions, PackedNextHop, Slot};
+use crate::frame::{Checksum, CountedAs, Egress, Frame, Ingress, Packets};
 use crate::offload::finish_checksum;
-use crate::parse::{ETHERNET_HEADER, Fragment, Head, Packet, Transport, read_u16, write_u16};
+use crate::parse::{ETHERNET_HEADER, Fragment, Head, Packet, Transport, ethertype, read_u16, write_u16};
 use crate::rewrite::{self, Endpoint, Translation};
 use crate::tables::{PortEntry, RouterEntry, Snapshot};
 
@@ -54,16 +54,15 @@ impl Exit<'_> {
     /// Puts its addresses at the start of a frame, whose EtherType is the packet's already.
     #[inline(always)]
     pub(super) fn write_macs(&self, head: &mut Head) {
-        match self {
-            Self::Port(entry) => {
-                head[..6].copy_from_slice(&entry.mac.0);
-                head[6..12].copy_from_slice(&MacAddress::GATEWAY.0);
-            }
-            Self::Tunnel { own, router, .. } => {
-                head[..6].copy_from_slice(&router.mac.0);
-                head[6..12].copy_from_slice(&own.mac.0);
-            }
-        }
+        let (destination, source) = self.macs();
+        head[..6].copy_from_slice(&destination.0);
+        head[6..12].copy_from_slice(&source.0);
+    }
+
+    /// Writes its link header at the start of a frame.
+    fn write_ethernet(&self, bytes: &mut [u8], family: Family) {
+        let (destination, source) = self.macs();
+        write_ethernet(bytes, destination, source, family);
     }
 }
 
@@ -86,7 +85,8 @@ impl Worker {
             Ok(exit) => exit,
             Err(reason) => return Outcome::Drop(reason),
         };
-        let too_big = largest_packet(frame, packet) > exit.mtu();
+        let Packets { count, largest } = packets(frame, packet);
+        let too_big = largest > exit.mtu();
         if too_big && !may_fragment(frame, packet) {
             return answer::too_big(self, context, frame, packet, exit.mtu() as u16);
         }
@@ -104,7 +104,7 @@ impl Worker {
         }
         rewrite::take_hop(frame.bytes_mut(), packet);
         clamp_segment_size(frame, packet, exit);
-        slot.touch(packets_in(frame, packet), packet.ip_len() as u64, context.tenths);
+        slot.touch(count, packet.ip_len() as u64, context.tenths);
         if too_big {
             return self.fragment(frame, packet, exit, entropy, spare);
         }
@@ -191,7 +191,7 @@ impl Worker {
             write_u16(bytes, ETHERNET_HEADER + 10, 0);
             let checksum = header_checksum(&bytes[ETHERNET_HEADER..ETHERNET_HEADER + header_len]);
             write_u16(bytes, ETHERNET_HEADER + 10, checksum);
-            write_macs(bytes, exit, Family::V4);
+            exit.write_ethernet(bytes, Family::V4);
             piece.counted_as = CountedAs::Made;
             piece.egress = Some(exit.egress(entropy));
             self.count_piece(&piece);
@@ -222,7 +222,7 @@ fn clamp_segment_size(frame: &mut Frame, packet: &Packet, exit: Exit<'_>) {
 pub(super) fn exit<'a>(context: Context<'a>, ingress: Ingress, slot: &Slot) -> Result<Exit<'a>, DropReason> {
     let snapshot = context.snapshot;
     match slot.next_hop() {
-        PackedNextHop::Interface(vmi) => match slot.port().and_then(|port| snapshot.port(port)) {
+        PackedNextHop::Interface(vmi) => match noted_port(snapshot, slot) {
             Some(entry) if entry.vmi == vmi => Ok(Exit::Port(entry)),
             _ => find_port(snapshot, slot, vmi),
         },
@@ -244,18 +244,25 @@ pub(super) fn exit<'a>(context: Context<'a>, ingress: Ingress, slot: &Slot) -> R
     }
 }
 
+/// The port that the flow's packets leave by, if its interface is where it was last found.
+#[inline(always)]
+pub(super) fn noted_port<'a>(snapshot: &'a Snapshot, slot: &Slot) -> Option<&'a PortEntry> {
+    let noted = slot.noted_port();
+    snapshot.port(noted.port).filter(|entry| noted.is_of(entry.vmi))
+}
+
 /// Where an interface is, for a flow that did not know.
 #[cold]
 fn find_port<'a>(snapshot: &'a Snapshot, slot: &Slot, vmi: VmiId) -> Result<Exit<'a>, DropReason> {
     let entry = snapshot.port_of(vmi).ok_or(DropReason::InterfaceDown)?;
-    slot.set_port(entry.port);
+    slot.note_port(entry.port);
     Ok(Exit::Port(entry))
 }
 
 /// The inner flow's hash for the underlay. Fragments have no ports, so all of a datagram's go by its addresses.
 fn entropy(packet: &Packet, hash: u64) -> u32 {
     match packet.fragment {
-        Fragment::Whole => (hash >> 32) as u32,
+        Fragment::Whole => flow::entropy(hash),
         Fragment::First { .. } | Fragment::Later { .. } => {
             let mixed = packet.source.bits() ^ packet.destination.bits().rotate_left(17);
             ((mixed as u64 ^ (mixed >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
@@ -263,34 +270,9 @@ fn entropy(packet: &Packet, hash: u64) -> u32 {
     }
 }
 
-/// The largest IP packet that a frame is or will be cut into.
-fn largest_packet(frame: &Frame, packet: &Packet) -> usize {
-    match frame.offload.segmentation {
-        Some(segmentation) => {
-            let headers = packet.ip_header_len() + transport_header_len(packet);
-            packet.ip_len().min(headers + usize::from(segmentation.size.get()))
-        }
-        None => packet.ip_len(),
-    }
-}
-
-fn transport_header_len(packet: &Packet) -> usize {
-    match packet.header {
-        Transport::Tcp { header_len, .. } => header_len.into(),
-        Transport::Udp { .. } => 8,
-        _ => 0,
-    }
-}
-
-/// How many packets a frame stands for.
-fn packets_in(frame: &Frame, packet: &Packet) -> u64 {
-    match frame.offload.segmentation {
-        Some(segmentation) => {
-            let payload = packet.ip_len() - packet.ip_header_len() - transport_header_len(packet);
-            payload.div_ceil(segmentation.size.get().into()).max(1) as u64
-        }
-        None => 1,
-    }
+/// What a frame is or will be cut into.
+fn packets(frame: &Frame, packet: &Packet) -> Packets {
+    frame.offload.packets(packet.ip_len(), packet.ip_header_len() + packet.header.header_len())
 }
 
 /// IPv4 without "don't fragment", and one packet: a router may cut it.
@@ -303,7 +285,7 @@ fn may_fragment(frame: &Frame, packet: &Packet) -> bool {
 /// Puts the link header for its exit in front of the IP packet, which becomes the frame's whole contents.
 fn write_link_header(frame: &mut Frame, packet: &Packet, exit: Exit<'_>) {
     trim_to_packet(frame, packet);
-    write_macs(frame.bytes_mut(), exit, packet.family);
+    exit.write_ethernet(frame.bytes_mut(), packet.family);
 }
 
 /// Leaves 14 bytes before the IP packet, and nothing behind it.
@@ -318,15 +300,9 @@ pub(super) fn trim_to_packet(frame: &mut Frame, packet: &Packet) {
     }
 }
 
-fn write_macs(bytes: &mut [u8], exit: Exit<'_>, family: Family) {
-    let (destination, source) = exit.macs();
-    write_ethernet(bytes, destination, source, family);
-}
-
 /// Writes an Ethernet header at the start of a frame.
 pub(super) fn write_ethernet(bytes: &mut [u8], destination: MacAddress, source: MacAddress, family: Family) {
-    let ethertype: u16 = if family == Family::V4 { 0x0800 } else { 0x86dd };
     bytes[..6].copy_from_slice(&destination.0);
     bytes[6..12].copy_from_slice(&source.0);
-    write_u16(bytes, 12, ethertype);
+    write_u16(bytes, 12, ethertype(family));
 }

@@ -166,7 +166,7 @@ impl Worker {
                 }
             }
         }
-        if !decision.seen.is_settled(flags) {
+        if !decision.seen.includes(Seen::settled_for(flags)) {
             if opening && self.is_over(slot) {
                 self.forget(index);
                 return self.resolve(context, frame, arrived, spare, observer);

@@ -9,6 +9,7 @@ mod error;
 mod established;
 mod fast_path;
 mod fragments;
+mod leads;
 mod limiter;
 mod local;
 mod neighbour;

@@ -41,12 +41,12 @@ impl Tally {
 
     /// Notes a frame that leaves by this port.
     #[inline(always)]
-    pub(super) fn sent(&mut self, port: PortId, bytes: u32) {
+    pub(super) fn sent(&mut self, port: PortId, bytes: usize) {
         if self.sending.port != port {
             self.change_port(port);
         }
         self.sending.frames += 1;
-        self.sending.bytes += u64::from(bytes);
+        self.sending.bytes += bytes as u64;
     }
 
     #[inline(never)]
@@ -61,13 +61,17 @@ impl Tally {
         self.forwarded += 1;
     }
 
-    /// Writes all of it. The tally is at nothing again.
+    /// Writes what came in: before anything is counted as gone, or more would seem to go than came.
+    pub(super) fn settle_received(&mut self, counters: &WorkerCounters) {
+        counters.received.add(std::mem::take(&mut self.received));
+        self.received_from.drain(..).for_each(|run| counters.rx(run.port, run.frames.into(), run.bytes));
+    }
+
+    /// Writes the rest. The tally is at nothing again.
     pub(super) fn settle(&mut self, counters: &WorkerCounters) {
         self.change_port(PortId::default());
-        counters.received.add(std::mem::take(&mut self.received));
         counters.super_frames_received.add(std::mem::take(&mut self.super_frames));
         counters.forwarded.add(std::mem::take(&mut self.forwarded));
-        self.received_from.drain(..).for_each(|run| counters.rx(run.port, run.frames.into(), run.bytes));
         self.sent_to.drain(..).for_each(|run| counters.tx(run.port, run.frames.into(), run.bytes));
     }
 }

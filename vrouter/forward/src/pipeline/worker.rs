@@ -6,16 +6,18 @@ use vrouter_objects::DropReason;
 
 use super::classify::{Staged, stage};
 use super::drops::DropSample;
-use super::fast_path::{Lead, Leads, forward_established};
+use super::fast_path::forward_established;
 use super::fragments::Fragments;
+use super::leads::{Lead, Leads};
 use super::limiter::Limiters;
 use super::tally::Tally;
 use super::{Burst, Context, DroppedPacket, Outcome, Shared, arp};
+use crate::address::Family;
 use crate::counters::WorkerCounters;
 use crate::flow::{WorkerFlows, tenths};
 use crate::frame::{CountedAs, Egress, Frame, Ingress, PortId, Time};
 use crate::observer::{Event, Observer};
-use crate::parse::{PlainIp, PlainV4, PlainV6, PlainVersion};
+use crate::parse::{PlainIp, PlainV4, PlainV6};
 use crate::tables::Snapshot;
 
 /// One of a node's workers. Workers share the flow table and the snapshot and nothing that changes per packet.
@@ -110,13 +112,14 @@ impl Worker {
         observer: &mut O,
     ) {
         burst.frames.iter().for_each(|frame| observer.observe(Event::Received(frame)));
+        self.tally.settle_received(&self.shared.counters[self.id]);
         let Burst { frames, spare } = burst;
         let mut frames = &mut frames[..];
         for (run, leads) in leads.runs() {
             let (those, rest) = std::mem::take(&mut frames).split_at_mut(run.len);
-            match run.version {
-                Some(PlainVersion::V4) => self.forward::<PlainV4, O>(context, those, leads, spare, observer),
-                Some(PlainVersion::V6) => self.forward::<PlainV6, O>(context, those, leads, spare, observer),
+            match run.family {
+                Some(Family::V4) => self.forward::<PlainV4, O>(context, those, leads, spare, observer),
+                Some(Family::V6) => self.forward::<PlainV6, O>(context, those, leads, spare, observer),
                 None => {
                     those.iter_mut().for_each(|frame| self.take_long_way(context, frame, spare, observer))
                 }
@@ -130,7 +133,7 @@ impl Worker {
         burst.frames.append(&mut self.made);
     }
 
-    /// Forwards plain packets of one version, the short way where it is open to them.
+    /// Forwards plain packets of one family, the short way where it is open to them.
     #[inline(never)]
     fn forward<Ip: PlainIp, O: Observer>(
         &mut self,
@@ -143,10 +146,7 @@ impl Worker {
         let mut leads = leads.iter();
         for frame in frames {
             // There is one for each.
-            let Some(lead) = leads.next() else {
-                self.take_long_way(context, frame, spare, observer);
-                continue;
-            };
+            let Some(lead) = leads.next() else { break };
             match forward_established::<Ip>(context, frame, lead, &mut self.tally) {
                 Some(egress) => observer.observe(Event::Forwarded(frame, egress)),
                 None => self.take_from_lead::<Ip, O>(context, frame, lead, spare, observer),

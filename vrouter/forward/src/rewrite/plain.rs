@@ -3,10 +3,11 @@
 use vrouter_objects::IpProtocol;
 
 use super::Endpoint;
+use crate::address::Family;
 use crate::checksum::{Adjustment, udp_checksum};
 use crate::flow::Adjustments;
 use crate::frame::Covered;
-use crate::parse::{ETHERNET_HEADER, Head, PlainIp, PlainVersion};
+use crate::parse::{ETHERNET_HEADER, Head, PlainIp, get_word, put_double, put_word};
 
 /// Where the checksum stands in a TCP and in a UDP header.
 const TCP_CHECKSUM: usize = 16;
@@ -26,7 +27,7 @@ pub(crate) enum Side {
 /// Whether there is a hop left to take off a plain packet, and no checksum missing that it must have to be translated.
 #[inline(always)]
 pub(crate) fn can_rewrite_plain<Ip: PlainIp>(head: &Head, protocol: IpProtocol, covered: Covered) -> bool {
-    let is_missing = Ip::VERSION == PlainVersion::V6
+    let is_missing = Ip::FAMILY == Family::V6
         && protocol == IpProtocol::UDP
         && covered == Covered::All
         && get_word(head, ETHERNET_HEADER + Ip::LEN + UDP_CHECKSUM) == 0;
@@ -72,7 +73,7 @@ pub(crate) fn translate_plain<Ip: PlainIp>(
 #[inline(always)]
 pub(crate) fn take_plain_hop<Ip: PlainIp>(head: &mut Head, addresses: Adjustment) {
     head[ETHERNET_HEADER + Ip::HOPS] = head[ETHERNET_HEADER + Ip::HOPS].wrapping_sub(1);
-    if Ip::VERSION == PlainVersion::V4 {
+    if Ip::FAMILY == Family::V4 {
         adjust(head, ETHERNET_HEADER + IPV4_CHECKSUM, |old| Adjustment::HOP.apply(addresses.apply(old)));
     }
 }
@@ -82,27 +83,12 @@ fn adjust(head: &mut Head, at: usize, change: impl FnOnce([u8; 2]) -> [u8; 2]) {
     [head[at], head[at + 1]] = change([head[at], head[at + 1]]);
 }
 
-#[inline(always)]
-fn get_word(head: &Head, at: usize) -> u16 {
-    u16::from_be_bytes([head[at], head[at + 1]])
-}
-
-#[inline(always)]
-fn put_word(head: &mut Head, at: usize, value: u16) {
-    [head[at], head[at + 1]] = value.to_be_bytes();
-}
-
-#[inline(always)]
-fn put_double(head: &mut Head, at: usize, value: u32) {
-    [head[at], head[at + 1], head[at + 2], head[at + 3]] = value.to_be_bytes();
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::address::{Address, Family};
+    use crate::address::Address;
     use crate::checksum::Delta;
     use crate::frame::{Checksum, Frame, Ingress, Offload, PortId};
     use crate::parse::{Packet, Parsed, PlainV4, PlainV6, parse};
@@ -150,7 +136,11 @@ mod tests {
             let (source, destination) = (address(family, source), address(family, destination));
             prop_assume!(source != destination);
             let packet = PacketBuilder::new(source, destination).hops(hops).payload(&[7; 9]);
-            let packet = if is_tcp { packet.tcp(source_port, ports.1.max(1), 16) } else { packet.udp(source_port, ports.1.max(1)) };
+            let destination_port = ports.1.max(1);
+            let packet = match is_tcp {
+                true => packet.tcp(source_port, destination_port, 16),
+                false => packet.udp(source_port, destination_port),
+            };
             let mut frame = Frame::from_bytes(&packet.build(), Ingress::Port(PortId(0)));
             let (start, offset) = (if family == Family::V4 { 34 } else { 54 }, if is_tcp { 16 } else { 6 });
             let at = start + offset;
@@ -158,7 +148,8 @@ mod tests {
                 frame.bytes_mut()[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
             }
             let partial = Checksum::Partial { start: start as u16, offset: offset as u16 };
-            let offload = Offload { checksum: if is_partial { partial } else { Checksum::Unverified }, segmentation: None };
+            let checksum = if is_partial { partial } else { Checksum::Unverified };
+            let offload = Offload { checksum, segmentation: None };
             let packet = parsed(&frame);
             let to = Endpoint { address: address(family, new), port: ports.2 };
 

@@ -23,7 +23,7 @@ impl<K: Key, V: Clone> Sharded<K, V> {
         Self { shards: Arc::new(std::array::from_fn(|_| SharedMap::default())) }
     }
 
-    /// The shards use the hash's lower bits.
+    /// By the upper bits: within a shard, rows go by the lower ones.
     fn shard_number(hash: u64) -> usize {
         (hash >> 56) as usize % SHARDS
     }

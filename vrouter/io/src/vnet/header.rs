@@ -70,8 +70,8 @@ impl VnetHeader {
 
     /// What a received frame's header says, if it can be true.
     ///
-    /// A checksum is completed where the header says, at the very end, when nobody looks any more at what it overwrites:
-    /// so it must be the packet's own checksum and nothing else.
+    /// A checksum is completed where the header says, at the very end, when nobody looks any more at what it
+    /// overwrites: so it must be the packet's own checksum and nothing else.
     pub(crate) fn decode(&self, frame: &[u8]) -> Result<Offload, InvalidHeader> {
         if self.flags & NEEDS_CHECKSUM == 0 {
             let checksum = if self.flags & DATA_VALID == 0 { Checksum::Unverified } else { Checksum::Valid };

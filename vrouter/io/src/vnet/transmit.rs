@@ -1,4 +1,5 @@
-//! Writing frames behind a virtio-net header: super-frames whole, runs of one flow gathered into one write, everything else singly.
+//! Writing frames behind a virtio-net header: super-frames whole, runs of one flow gathered into one write, everything
+//! else singly.
 
 use std::io::{self, IoSlice};
 

@@ -1,6 +1,6 @@
 //! VXLAN (RFC 7348), compatible on the wire with Linux's `vxlan` device, in two kinds: over UDP sockets of our own, and
-//! through the kernel's devices. A node runs one of them. Either serves many VNIs, and knows the tunnel end that a packet
-//! came from.
+//! through the kernel's devices. A node runs one of them. Either serves many VNIs, and knows the tunnel end that a
+//! packet came from.
 
 mod devices;
 mod sockets;
@@ -50,7 +50,8 @@ impl Tunnel {
         }
     }
 
-    /// Reads what is waiting at the descriptor of this number, within the bounds of a burst, and puts it behind `frames`.
+    /// Reads what is waiting at the descriptor of this number, within the bounds of a burst, and puts it behind
+    /// `frames`.
     pub(crate) fn receive(
         &mut self,
         number: usize,

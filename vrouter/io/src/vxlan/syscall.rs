@@ -1,6 +1,6 @@
 //! `recvmmsg` for both kinds of tunnel, and `sendmsg`, with the control messages of UDP offloads: UDP_GRO says how a
-//! received buffer is made up of packets, UDP_SEGMENT how a sent one is to be cut. And `setsockopt` for what `nix` has no
-//! name for.
+//! received buffer is made up of packets, UDP_SEGMENT how a sent one is to be cut. And `setsockopt` for what `nix` has
+//! no name for.
 
 use std::io::{self, IoSlice};
 use std::mem::{MaybeUninit, zeroed};

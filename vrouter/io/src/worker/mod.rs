@@ -2,6 +2,7 @@
 
 mod buffers;
 mod command;
+mod flood;
 mod patience;
 mod poller;
 mod ports;
@@ -17,6 +18,7 @@ use vrouter_forward::Worker;
 
 pub(crate) use buffers::take;
 pub(crate) use command::{Answer, Command, Mailbox};
+pub(crate) use flood::Cores;
 pub(crate) use station::{Common, Waiting};
 
 use self::command::mailbox;

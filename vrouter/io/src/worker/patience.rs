@@ -2,9 +2,9 @@
 
 use vrouter_forward::frame::Time;
 
-/// For how long it asks. Sleeping and being woken takes about as long, more where the core itself went idle and has to be
-/// interrupted: so asking costs at most twice what sleeping would have.
-const PATIENCE_MICROS: u64 = 30;
+/// For how long it asks. Sleeping and being woken takes about as long in a virtual machine, where a core that went idle
+/// has to be interrupted: so asking costs at most twice what sleeping would have.
+const PATIENCE_MICROS: u64 = 60;
 
 /// Learns from how long the last wait took. Where traffic is dense the next packet comes sooner than a sleeping worker
 /// could be woken, so it is waited for awake; where it is not, and on an idle router, no time is spent on asking.

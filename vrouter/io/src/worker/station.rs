@@ -11,6 +11,7 @@ use vrouter_objects::DropReason;
 
 use super::buffers::{put_back, take};
 use super::command::{Answer, Command, Inbox};
+use super::flood::Cores;
 use super::patience::Patience;
 use super::poller::{Poller, Source};
 use super::ports::Ports;
@@ -38,6 +39,8 @@ pub(crate) struct Common {
     pub(crate) drops: ArrayQueue<DroppedPacket>,
     /// Ports whose interface is gone, not reported yet.
     pub(crate) unplugged: ArrayQueue<PortId>,
+    /// Who else needs the cores.
+    pub(crate) cores: Cores,
 }
 
 /// A worker with everything it serves.
@@ -51,6 +54,8 @@ pub(super) struct Station {
     tunnel: Option<Tunnel>,
     burst: Burst,
     patience: Patience,
+    /// A port had more full bursts than it may have in one turn.
+    flooded: bool,
     /// When maintenance is due; `None`: after the next packet.
     maintenance: Option<Time>,
     drops_due: Time,
@@ -86,6 +91,7 @@ impl Station {
             tunnel: None,
             burst: Burst::default(),
             patience: Patience::Exhausted,
+            flooded: false,
             // What was recovered is to age, whether or not a packet ever comes.
             maintenance: Some(Time(0)),
             drops_due: Time(0),
@@ -111,6 +117,9 @@ impl Station {
     /// Waits until something is ready or maintenance is due. Returns how many sources are ready.
     fn wait(&mut self) -> usize {
         self.worker.idle();
+        if std::mem::take(&mut self.flooded) {
+            self.common.cores.pause();
+        }
         let began = boot_time();
         let mut ready = self.ask_until(self.patience.ends(began));
         if ready == 0 {
@@ -142,7 +151,7 @@ impl Station {
     /// the queue is asked whether there is a second one.
     fn serve_port(&mut self, id: PortId) {
         let Some(mut appetite) = self.ports.get_mut(id).map(|port| port.appetite) else { return };
-        for _ in 0..BURSTS_IN_TURN {
+        for turn in 1..=BURSTS_IN_TURN {
             let waiting = self.receive_from(id, appetite);
             let count = self.burst.frames.len();
             self.process();
@@ -152,6 +161,7 @@ impl Station {
             if waiting == Waiting::Nothing {
                 return;
             }
+            self.flooded |= count == BURST_FRAMES && turn == BURSTS_IN_TURN;
             appetite = (2 * appetite).min(BURST_FRAMES);
         }
     }

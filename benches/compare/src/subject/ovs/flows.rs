@@ -1,8 +1,8 @@
 //! What a bridge is told: connection tracking with NAT, services as select groups, and routes to the pods.
 //!
 //! Three tables: `TRACK` finds the packet's connection and translates an established one; `SERVICE` sends a new connection
-//! to one of its service's endpoints, where it is to one, and commits it; `ROUTE` forwards. Established packets are looked
-//! up once.
+//! to one of its service's endpoints, where it is to one, and commits it; `ROUTE` forwards. The switch remembers what the
+//! tables came to, so established packets go by two lookups in its cache, before and after connection tracking.
 
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -10,6 +10,7 @@ use std::net::Ipv4Addr;
 use vrouter_lab::kube_proxy::ServicePort;
 use vrouter_lab::text::written;
 
+const TRACK: u8 = 0;
 const SERVICE: u8 = 1;
 const ROUTE: u8 = 2;
 const ZONE: u16 = 1;
@@ -42,7 +43,7 @@ pub fn groups(services: &[ServicePort]) -> String {
 /// What `ovs-ofctl add-flows` loads.
 pub fn flows(services: &[ServicePort], routes: &[Route]) -> String {
     written(|text| {
-        writeln!(text, "table=0,priority=10,ip,actions=ct(zone={ZONE},nat,table={SERVICE})")?;
+        writeln!(text, "table={TRACK},priority=10,ip,actions=ct(zone={ZONE},nat,table={SERVICE})")?;
         for (service, group) in services.iter().zip(1..) {
             let (address, port, protocol) =
                 (service.frontend.ip(), service.frontend.port(), service.protocol());
@@ -85,7 +86,7 @@ mod tests {
         assert_eq!(groups.lines().count(), 14);
         assert_eq!(groups.matches("bucket=").count(), 10 * 3 + 2 + 2 * 3);
         assert_eq!(flows.matches("group:").count(), 14);
-        assert!(groups.lines().nth(13).unwrap().starts_with("group_id=14,"));
-        assert!(flows.contains("nw_dst=10.96.0.13,tp_dst=80,actions=group:14\n"));
+        assert!(groups.lines().last().unwrap().starts_with("group_id=14,"));
+        assert!(flows.contains("nw_dst=10.96.0.13,tp_dst=80,actions=group:9\n"));
     }
 }

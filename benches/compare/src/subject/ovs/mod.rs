@@ -17,11 +17,10 @@ use vrouter_lab::state::Node;
 use vrouter_lab::underlay::{self, OVERLAY_MTU};
 
 use super::service::{self, MEMBERS};
-use super::{Place, Services, Site};
+use super::{LABEL, Place, Services, Site};
+use crate::machine;
 use flows::Route;
 use switch::Switch;
-
-const LABEL: &str = "bench";
 
 /// The bridge that pods are on.
 const PODS: &str = "br-pods";
@@ -52,6 +51,13 @@ struct Pod {
     host: Host,
     mac: String,
     port: u16,
+}
+
+/// The version that is installed, as far as it tells.
+pub fn version() -> String {
+    let said = machine::version(switch::DAEMON, "--version");
+    let number = said.as_deref().and_then(|said| said.split_whitespace().last());
+    number.unwrap_or("of an unknown version").to_owned()
 }
 
 /// Sets it up.

@@ -17,6 +17,9 @@ use super::Offload;
 /// Where the Debian package and most others keep it.
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
+/// The program that switches.
+pub const DAEMON: &str = "ovs-vswitchd";
+
 const START: Duration = Duration::from_secs(20);
 
 /// A running one.
@@ -48,7 +51,7 @@ impl Switch {
         switch.configure(&["--no-wait", "init"])?;
         let offloads = format!("other_config:userspace-tso-enable={}", offload == Offload::Segmentation);
         switch.configure(&["--no-wait", "set", "Open_vSwitch", ".", &offloads])?;
-        switch.spawn("ovs-vswitchd", &[switch.database()])?;
+        switch.spawn(DAEMON, &[switch.database()])?;
         Ok(switch)
     }
 

@@ -2,13 +2,15 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 
 use vrouter_forward::frame::PortId;
 use vrouter_proto::v1;
 
 use super::{SMALL, anywhere, attach};
 use crate::agent::{AttachError, Caller};
-use crate::testing::{TestNode, basics, interface, ip, lease, request};
+use crate::testing::{TestNode, Told, basics, interface, ip, lease, request, router};
 
 #[test]
 fn a_vanished_interface_leaves_the_tables_and_keeps_its_address() {
@@ -91,6 +93,67 @@ fn a_tunnel_end_that_cannot_be_opened_is_tried_again() {
     let state = node.agent.state();
     assert_eq!(state.vtep().map(|vtep| vtep.address), Some(ip("172.30.0.1")));
     assert!(state.readiness().is_ok());
+}
+
+#[test]
+fn a_change_of_tunnels_that_fails_leaves_those_that_are_open() {
+    let node = TestNode::with_lease(SMALL);
+    let first = [basics(), vec![lease(1, SMALL)]].concat();
+    *node.plane.refuses_tunnels.lock().unwrap() = Some("no such luck".to_owned());
+    node.apply(2, &[first, vec![router(2, "172.30.0.2")]].concat()).unwrap();
+    assert_eq!(node.agent.state().vtep().map(|vtep| vtep.address), Some(ip("172.30.0.1")));
+    attach(&node, "web", "c1");
+
+    // Trying again is no reason to look at every flow anew.
+    let epoch = node.agent.state().epoch;
+    node.agent.tend();
+    assert_eq!(node.agent.state().epoch, epoch);
+
+    *node.plane.refuses_tunnels.lock().unwrap() = None;
+    node.agent.tend();
+    assert_eq!(peers(&node), [ip("172.30.0.2")]);
+}
+
+#[test]
+fn tunnels_that_are_open_in_part_carry_pods_and_are_tried_again() {
+    let node = TestNode::new();
+    *node.plane.tunnel_problem.lock().unwrap() = Some("device vxlan-7 is none of ours".to_owned());
+    node.apply(1, &[basics(), vec![lease(1, SMALL)]].concat()).unwrap();
+    assert!(node.agent.state().readiness().is_ok());
+    let attempts = || node.plane.told.lock().unwrap().iter().filter(|told| is_of_tunnels(**told)).count();
+    assert_eq!(attempts(), 1);
+    *node.plane.tunnel_problem.lock().unwrap() = None;
+    node.agent.tend();
+    node.agent.tend();
+    assert_eq!(attempts(), 2, "tried until it succeeds");
+}
+
+#[test]
+fn tunnels_that_somebody_took_away_are_made_anew() {
+    let node = TestNode::with_lease(SMALL);
+    *node.plane.tunnels.lock().unwrap() = None;
+    node.agent.tend();
+    assert_eq!(*node.plane.tunnels.lock().unwrap(), None, "nobody noticed anything");
+    node.plane.are_tunnels_broken.store(true, Ordering::Relaxed);
+    node.agent.tend();
+    assert!(node.plane.tunnels.lock().unwrap().is_some());
+}
+
+#[test]
+fn peers_are_nodes_of_the_own_address_family() {
+    let node = TestNode::with_lease(SMALL);
+    let others = vec![lease(1, SMALL), router(2, "172.30.0.2"), router(3, "fd00::3")];
+    node.apply(2, &[basics(), others].concat()).unwrap();
+    assert_eq!(peers(&node), [ip("172.30.0.2")]);
+}
+
+fn is_of_tunnels(told: Told) -> bool {
+    matches!(told, Told::SetTunnels(_))
+}
+
+/// The addresses of the tunnels' other ends.
+fn peers(node: &TestNode) -> Vec<IpAddr> {
+    node.plane.tunnels.lock().unwrap().iter().flat_map(|tunnels| tunnels.peers.values().copied()).collect()
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! super-frame crosses them whole, and the kernel's own path takes it to the other node.
 //!
 //! The outer header is the kernel's business, and not seen here. Where a frame goes, the device finds by the inner
-//! destination MAC address, in its forwarding database; where one came from, the inner source MAC address says. So these
-//! can be believed only as far as strangers are kept from the device.
+//! destination MAC address, in its forwarding database; where one came from, the inner source MAC address says. So
+//! these can be believed only as far as strangers are kept from the device.
 
 mod packet_socket;
 mod peers;
@@ -46,6 +46,7 @@ impl DeviceSockets {
     }
 
     /// The sockets of exactly these devices: those that are open already go on, with everything that waits in them.
+    /// Each worker has one for each device, of which all share their buffers.
     pub(crate) fn following(&self, devices: &[TunnelDevice], workers: usize) -> Result<Self, IoError> {
         let sockets = devices.iter().map(|device| {
             let failed = |source: io::Error| device.failed("looking for it", source);
@@ -56,6 +57,8 @@ impl DeviceSockets {
                 None => PacketSocket::open_group(index, workers)
                     .map_err(|(step, source)| device.failed(step, source))?,
             };
+            let mut shares = sockets.iter().map(|socket| socket.share_buffers(devices.len()));
+            shares.try_for_each(|shared| shared.map_err(|(step, source)| device.failed(step, source)))?;
             Ok((key, sockets))
         });
         sockets.collect::<Result<_, _>>().map(Self)
@@ -141,7 +144,7 @@ impl DeviceTunnel {
             let count = rest.iter().take_while(|frame| vni_of(frame) == vni).count();
             let (together, later) = rest.split_at_mut(count);
             match vni.and_then(|vni| self.port_mut(vni)) {
-                // That the device is gone is said of each frame; whoever made it looks after it.
+                // That the device is gone is said of each frame; whoever made it looks whether it is still there.
                 Some(port) => drop(port.transmitter.send(together, ledger)),
                 None => together.iter().for_each(|frame| ledger.lost(frame, DropReason::InterfaceDown)),
             }

@@ -10,8 +10,11 @@ use libc::{c_int, sock_filter};
 use super::super::syscall::set_option;
 use crate::vnet::{HEADER_LEN, PacketSink};
 
-/// Room for what arrives while a worker is busy or has lost its core; and for super-frames on their way out.
-const BUFFER_BYTES: c_int = 16 << 20;
+/// Room for what arrives while a worker is busy or has lost its core; and for super-frames on their way out. All of a
+/// worker's sockets share it, but none has more or less than is of use.
+const BUFFER_BYTES: usize = 64 << 20;
+const MOST_BUFFER_BYTES: usize = 16 << 20;
+const LEAST_BUFFER_BYTES: usize = 1 << 20;
 
 /// The longest frame that still fits one outer packet: its IPv4 length counts the IP, UDP and VXLAN headers too.
 const MAX_INNER: usize = 65_535 - 20 - 8 - 8;
@@ -50,17 +53,29 @@ impl PacketSocket {
         let set = |option, value: c_int| set_option(&socket, libc::SOL_PACKET, option, &value);
         set(libc::PACKET_VNET_HDR, 1).map_err(step("asking for offload headers"))?;
         set(libc::PACKET_IGNORE_OUTGOING, 1).map_err(step("ignoring what others send"))?;
+        bind(&socket, index).map_err(step("binding a packet socket"))?;
+        Ok(Self(socket))
+    }
+
+    /// Gives it its share of the buffers, as one of so many sockets of a worker.
+    pub(super) fn share_buffers(&self, sockets: usize) -> Result<(), Failure> {
+        let bytes = buffer_bytes(sockets);
         // Beyond the system's limit where we may.
         for (forced, usual) in
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
-            set_option(&socket, libc::SOL_SOCKET, forced, &BUFFER_BYTES)
-                .or_else(|_| set_option(&socket, libc::SOL_SOCKET, usual, &BUFFER_BYTES))
-                .map_err(step("setting its buffers"))?;
+            set_option(&self.0, libc::SOL_SOCKET, forced, &bytes)
+                .or_else(|_| set_option(&self.0, libc::SOL_SOCKET, usual, &bytes))
+                .map_err(|error| ("setting its buffers", error))?;
         }
-        bind(&socket, index).map_err(step("binding a packet socket"))?;
-        Ok(Self(socket))
+        Ok(())
     }
+}
+
+/// What each of so many sockets of a worker gets.
+fn buffer_bytes(sockets: usize) -> c_int {
+    let share = BUFFER_BYTES.checked_div(sockets).unwrap_or(BUFFER_BYTES);
+    share.clamp(LEAST_BUFFER_BYTES, MOST_BUFFER_BYTES) as c_int
 }
 
 /// Has the kernel spread the flows over these sockets of one device.
@@ -148,5 +163,16 @@ impl PacketSink for Arc<PacketSocket> {
             parts => (&self.0).write_vectored(parts),
         }
         .map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_share_the_buffers_within_bounds() {
+        let mebibytes = |sockets| buffer_bytes(sockets) >> 20;
+        assert_eq!([1, 4, 8, 64, 10_000].map(mebibytes), [16, 16, 8, 1, 1]);
     }
 }

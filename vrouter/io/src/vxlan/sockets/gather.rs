@@ -116,8 +116,9 @@ impl<'a> Gatherer<'a> {
     }
 }
 
-/// How the packet in this buffer is to be cut, if it is one packet, though said to be several of `size` bytes: over a link
-/// on the same machine a kernel leaves a super-frame of UDP whole, and the size that is told is that of its datagrams.
+/// How the packet in this buffer is to be cut, if it is one packet, though said to be several of `size` bytes: over a
+/// link on the same machine a kernel leaves a super-frame of UDP whole, and the size that is told is that of its
+/// datagrams.
 fn datagrams_in(buffer: &[u8], size: usize) -> Option<Segmentation> {
     let (_, inner) = header::parse(buffer)?;
     let layout = Layout::of(inner).filter(|layout| layout.kind() == SegmentKind::Udp)?;

@@ -1,5 +1,5 @@
-//! VXLAN over UDP sockets of our own: the outer source address is seen, and the outer source port is ours to choose; but
-//! super-frames are cut before they leave.
+//! VXLAN over UDP sockets of our own: the outer source address is seen, and the outer source port is ours to choose;
+//! but super-frames are cut before they leave.
 
 mod gather;
 mod header;
