@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An IPv4 or IPv6 address in one fixed-size form, so that every table treats both families alike. A packet that
-/// itself bears an IPv4-mapped IPv6 address is dropped by the parser, so the two cannot be mixed up.
+/// An IPv4 or IPv6 address in one fixed-size form, so that every table treats both families alike. A packet
+/// that itself bears an IPv4-mapped IPv6 address is dropped by the parser, so the two cannot be mixed up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(u128);
 
@@ -58,8 +58,8 @@ impl Address {
         self.0.to_be_bytes()
     }
 
-    /// Whether a unicast packet may bear it as its destination: for IPv4 neither "this network", nor loopback, nor
-    /// multicast or above; for IPv6 neither unspecified, nor loopback, nor multicast.
+    /// Whether a unicast packet may bear it as its destination: for IPv4 neither "this network", nor
+    /// loopback, nor multicast or above; for IPv6 neither unspecified, nor loopback, nor multicast.
     #[inline]
     pub const fn is_unicast(self) -> bool {
         match self.family() {

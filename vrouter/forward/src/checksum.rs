@@ -2,8 +2,8 @@
 
 use vrouter_arch::checksum::{add, sum};
 
-/// The one's-complement difference between old and new contents, to be added to a checksum over them. Carries gather in
-/// the upper bits, far below their end.
+/// The one's-complement difference between old and new contents, to be added to a checksum over them. Carries
+/// gather in the upper bits, far below their end.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Delta(u64);
 
@@ -14,8 +14,8 @@ impl Delta {
         Self(self.0 + u64::from(!old) + u64::from(new))
     }
 
-    /// Two words that follow each other become others. That they are added as one number makes no difference once
-    /// carries have come round (RFC 1071 section 2).
+    /// Two words that follow each other become others. That they are added as one number makes no difference
+    /// once carries have come round (RFC 1071 section 2).
     #[inline]
     pub(crate) fn double(self, old: u32, new: u32) -> Self {
         Self(self.0 + u64::from(!old) + u64::from(new))
@@ -43,8 +43,8 @@ impl Delta {
     }
 }
 
-/// A [`Delta`] that is known beforehand, ready to be applied to fields as they stand in packets: the order of their bytes
-/// makes no difference to the sum (RFC 1071 section 2).
+/// A [`Delta`] that is known beforehand, ready to be applied to fields as they stand in packets: the order of
+/// their bytes makes no difference to the sum (RFC 1071 section 2).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Adjustment(u16);
 
@@ -63,8 +63,8 @@ impl Adjustment {
         self.0
     }
 
-    /// The checksum after the change. Adding to its complement is taking away from it, and the borrow comes round like a
-    /// carry.
+    /// The checksum after the change. Adding to its complement is taking away from it, and the borrow comes
+    /// round like a carry.
     #[inline(always)]
     pub(crate) fn apply(self, checksum: [u8; 2]) -> [u8; 2] {
         let (difference, borrow) = u16::from_ne_bytes(checksum).overflowing_sub(self.0);

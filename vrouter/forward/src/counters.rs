@@ -65,7 +65,8 @@ struct PortCell {
     drops: Counter,
 }
 
-/// One port's traffic, from the router's side: received from the pod, transmitted to it. Frames and bytes of frames.
+/// One port's traffic, from the router's side: received from the pod, transmitted to it. Frames and bytes of
+/// frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Frames received from it.
@@ -156,7 +157,8 @@ impl WorkerCounters {
         }
     }
 
-    /// Counts a received frame that ended before the pipeline: an offload header or outer header that makes no sense.
+    /// Counts a received frame that ended before the pipeline: an offload header or outer header that makes
+    /// no sense.
     pub fn drop_unparsed(&self, reason: DropReason, port: Option<PortId>) {
         self.received.add(1);
         if let Some(port) = port {

@@ -96,8 +96,8 @@ fn frag_10_an_atomic_fragment_is_a_whole_packet() {
     assert_eq!(cluster.nodes[0].shared.totals().held, 1);
 }
 
-/// A later IPv6 fragment names the first header of what was cut, here destination options; the transport is known
-/// from the first fragment only.
+/// A later IPv6 fragment names the first header of what was cut, here destination options; the transport is
+/// known from the first fragment only.
 #[test]
 fn frag_10_options_in_what_was_cut_hide_no_fragment() {
     for backwards in [vec![0, 1], vec![1, 0]] {

@@ -1,5 +1,6 @@
-//! Whatever comes in, from pods and out of tunnels: nothing panics, every frame is accounted for (the simulated node
-//! asserts it), and a flow is only ever made of what an independent parser reads in the packet too.
+//! Whatever comes in, from pods and out of tunnels: nothing panics, every frame is accounted for (the
+//! simulated node asserts it), and a flow is only ever made of what an independent parser reads in the packet
+//! too.
 
 mod support;
 
@@ -205,8 +206,8 @@ fn solicitation(pod: &PodHandle) -> Vec<u8> {
 
 /// Whether etherparse reads in the frame what the flow is named by.
 fn is_in(key: &FlowKey, frame: &[u8]) -> bool {
-    // etherparse insists on what IGMP may say, and reads on behind an authentication header of IPv4; to the router
-    // both are protocols without ports.
+    // etherparse insists on what IGMP may say, and reads on behind an authentication header of IPv4; to the
+    // router both are protocols without ports.
     if key.protocol.0 == 2 || (key.protocol.0 == 51 && key.source.family() == Family::V4) {
         return (key.source_port, key.destination_port) == (0, 0);
     }
@@ -237,7 +238,8 @@ fn is_in(key: &FlowKey, frame: &[u8]) -> bool {
         && ports == Some((key.source_port, key.destination_port))
 }
 
-/// ICMP timestamp messages (types 13 and 14) have one length to etherparse; to the router they are messages like others.
+/// ICMP timestamp messages (types 13 and 14) have one length to etherparse; to the router they are messages
+/// like others.
 fn is_odd_timestamp(key: &FlowKey, frame: &[u8]) -> bool {
     let Ok(packet) = LaxSlicedPacket::from_ethernet(frame) else { return false };
     let Some(LaxNetSlice::Ipv4(ip)) = &packet.net else { return false };

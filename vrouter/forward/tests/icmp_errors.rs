@@ -71,8 +71,8 @@ fn icmp_2_the_quoted_packet_is_the_one_that_was_sent() {
     }
 }
 
-/// ICMPv6's checksum covers what is quoted, also where the quoted checksum does not make up for the quoted address,
-/// because it is SCTP's or is cut off. [`only`] checks it.
+/// ICMPv6's checksum covers what is quoted, also where the quoted checksum does not make up for the quoted
+/// address, because it is SCTP's or is cut off. [`only`] checks it.
 #[test]
 fn icmp_8_the_errors_own_checksum_is_right_whatever_is_quoted() {
     for (family, protocol) in

@@ -1,5 +1,5 @@
-//! Packets that cannot be: each is dropped for the right reason, whether from a pod or out of a tunnel, makes no flow
-//! and brings nothing down.
+//! Packets that cannot be: each is dropped for the right reason, whether from a pod or out of a tunnel, makes
+//! no flow and brings nothing down.
 
 mod support;
 
@@ -215,7 +215,8 @@ fn check(cluster: &mut Cluster, frame: Frame, reason: DropReason, label: &str) {
     assert_eq!(cluster.nodes[0].flows(cluster.now), [], "{label}");
 }
 
-/// Whoever looks like TCP to the service behind a header that is none of TCP's does not get the service's port.
+/// Whoever looks like TCP to the service behind a header that is none of TCP's does not get the service's
+/// port.
 #[test]
 fn malf_2_ports_behind_unknown_headers_are_none() {
     let looks_like_tcp =

@@ -14,7 +14,8 @@ use vrouter_objects::{DropReason, ServiceProtocol};
 
 const KINDS: [SegmentKind; 2] = [SegmentKind::Tcp, SegmentKind::Udp];
 
-/// A client with a service on one node, and the service's only member on another. The connection is established.
+/// A client with a service on one node, and the service's only member on another. The connection is
+/// established.
 struct Scene {
     cluster: Cluster,
     client: PodHandle,
@@ -130,7 +131,8 @@ fn offl_2_an_absent_udp_checksum_stays_absent() {
     assert_eq!(scene.checksum(&back[0].frame), 0);
 }
 
-/// IPv6 has no UDP without a checksum (RFC 8200 section 8.1): what is translated may not lose the little it has.
+/// IPv6 has no UDP without a checksum (RFC 8200 section 8.1): what is translated may not lose the little it
+/// has.
 #[test]
 fn offl_2_an_absent_udp_checksum_is_not_translated_in_ipv6() {
     let mut scene = Scene::new(Family::V6, SegmentKind::Udp);

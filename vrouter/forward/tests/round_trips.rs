@@ -1,4 +1,5 @@
-//! Any packet that a service translates comes back as it was sent, once its answer is translated the other way.
+//! Any packet that a service translates comes back as it was sent, once its answer is translated the other
+//! way.
 
 mod support;
 
@@ -165,7 +166,8 @@ impl Shape {
         }
     }
 
-    /// The frame with both ends changed places: the answer that says the same. What sums cover stays the same sum.
+    /// The frame with both ends changed places: the answer that says the same. What sums cover stays the same
+    /// sum.
     fn mirrored(&self, frame: &[u8], part: Part) -> Vec<u8> {
         let mut frame = frame.to_vec();
         let (source, destination, len) = self.addresses();

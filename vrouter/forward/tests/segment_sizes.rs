@@ -1,4 +1,5 @@
-//! The segment size that a SYN announces is lowered to what every packet of the connection can have on its way.
+//! The segment size that a SYN announces is lowered to what every packet of the connection can have on its
+//! way.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Whole TCP stacks as pods: a transfer through a ClusterIP across nodes, over cables that lose and reorder frames.
-//! All of it is simulated, time too, so every run is the same.
+//! Whole TCP stacks as pods: a transfer through a ClusterIP across nodes, over cables that lose and reorder
+//! frames. All of it is simulated, time too, so every run is the same.
 
 mod support;
 
@@ -85,8 +85,8 @@ impl Host {
         config.random_seed = seed;
         let mut interface = Interface::new(config, &mut cable, Instant::ZERO);
         interface.update_ip_addrs(|addresses| {
-            // smoltcp believes ARP replies from its own subnet only, so IPv4 has the pod network's; the router
-            // answers for every pod.
+            // smoltcp believes ARP replies from its own subnet only, so IPv4 has the pod network's; the
+            // router answers for every pod.
             addresses.push(IpCidr::new(pod.v4.into(), 16)).expect("room for an address");
             addresses.push(IpCidr::new(pod.v6.into(), 128)).expect("room for an address");
         });

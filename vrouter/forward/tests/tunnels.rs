@@ -1,4 +1,5 @@
-//! What passes between nodes: who may send, what tells flows apart on the underlay, and what is too big for it.
+//! What passes between nodes: who may send, what tells flows apart on the underlay, and what is too big for
+//! it.
 
 mod support;
 

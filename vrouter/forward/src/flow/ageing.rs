@@ -19,8 +19,8 @@ const PASS: u64 = 1_000;
 const SLOW_PASS: u64 = 8_000;
 
 impl FlowTable {
-    /// Forgets flows that were idle too long, a piece of the table at a time. Returns after how many milliseconds to go
-    /// on; `None` once there are no flows at all.
+    /// Forgets flows that were idle too long, a piece of the table at a time. Returns after how many
+    /// milliseconds to go on; `None` once there are no flows at all.
     pub(crate) fn age(&self, worker: &mut WorkerFlows, now: Time, quiescence: &Quiescence) -> Option<u64> {
         worker.reclaim(self, quiescence);
         let high = self.high_water.load(Ordering::Acquire);
@@ -35,13 +35,14 @@ impl FlowTable {
         if self.is_empty() && worker.limbo.is_empty() {
             return None;
         }
-        // No single step is long. A table that was once full and is nearly empty is not worth waking up for often.
+        // No single step is long. A table that was once full and is nearly empty is not worth waking up for
+        // often.
         let pass = if self.len() < high as usize / 4 { SLOW_PASS } else { PASS };
         Some((pass / u64::from(pieces)).clamp(5, 250))
     }
 
-    /// Finds what is too old among a few slots before any of it is removed, so that their places in the index are on
-    /// their way when they are needed.
+    /// Finds what is too old among a few slots before any of it is removed, so that their places in the index
+    /// are on their way when they are needed.
     fn age_some(&self, worker: &mut WorkerFlows, numbers: Range<u32>, now: u32) {
         worker.due.extend(numbers.map(FlowIndex).filter(|index| self.is_due(*index, now)));
         for index in &worker.due {

@@ -56,15 +56,16 @@ pub struct FlowConfig {
     pub hash_seed: u64,
     /// Idle times.
     pub timeouts: Timeouts,
-    /// Connections that may count against one interface: those it began, and those that came to it from other nodes.
+    /// Connections that may count against one interface: those it began, and those that came to it from other
+    /// nodes.
     pub connections_per_interface: u32,
     /// The same for those that nobody answered yet.
     pub unreplied_per_interface: u32,
 }
 
 impl FlowConfig {
-    /// For a table of so many slots, of which no interface may take more than its part: an eighth of the connections,
-    /// and a thirty-second of them unanswered.
+    /// For a table of so many slots, of which no interface may take more than its part: an eighth of the
+    /// connections, and a thirty-second of them unanswered.
     pub fn sized(slots: usize, hash_seed: u64) -> Self {
         let connections = u32::try_from(slots / 2).unwrap_or(u32::MAX);
         Self {

@@ -123,8 +123,8 @@ impl PackedNextHop {
     }
 }
 
-/// Where in the next hop's word the port stands that its interface was last found at, complemented: zero is a port that
-/// no node has.
+/// Where in the next hop's word the port stands that its interface was last found at, complemented: zero is a
+/// port that no node has.
 const NOTED_PORT: u32 = 48;
 
 /// The port that a flow's interface was last found at. Ports are given anew, so it has to be looked at.

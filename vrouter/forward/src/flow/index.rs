@@ -1,7 +1,8 @@
 //! The hash index over the slots: buckets of one cache line, in private memory.
 //!
-//! Readers take no lock. Writers lock a key's home bucket, so two that race for one key meet there. An entry that
-//! finds its home full stands in one of the next buckets, and the home counts it, so that readers know to go on.
+//! Readers take no lock. Writers lock a key's home bucket, so two that race for one key meet there. An entry
+//! that finds its home full stands in one of the next buckets, and the home counts it, so that readers know
+//! to go on.
 
 use super::decision::FlowIndex;
 use super::sync::{AtomicU32, AtomicU64, Ordering, relax};

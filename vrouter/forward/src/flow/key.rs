@@ -48,8 +48,8 @@ const ORIGIN_HOST: u32 = u32::MAX;
 /// Set in every hash, so that its upper half is never zero.
 const IS_HASH: u64 = 1 << 32;
 
-/// The words of a packed key that two keys of one family can differ in. An IPv4 key has zeroes in the others, and its
-/// family stands in one of these.
+/// The words of a packed key that two keys of one family can differ in. An IPv4 key has zeroes in the others,
+/// and its family stands in one of these.
 #[inline(always)]
 pub(super) const fn distinct_words(family: Family) -> &'static [usize] {
     match family {
@@ -89,8 +89,8 @@ impl FlowKey {
         ]
     }
 
-    /// What [`FlowKey::pack`] makes of a packet from within the cluster with both of these addresses, upper halves first, and
-    /// both of these ports.
+    /// What [`FlowKey::pack`] makes of a packet from within the cluster with both of these addresses, upper
+    /// halves first, and both of these ports.
     #[inline(always)]
     pub(crate) fn pack_parts(
         family: Family,
@@ -138,11 +138,13 @@ impl KeyHasher {
         Self { seeds: [1, 2, 3, 4, 5].map(|number: u64| mixer.hash_one(number)), mixer }
     }
 
-    /// The hash of a packed key. Its upper half is never zero, so that no hash looks like an empty entry of the index.
+    /// The hash of a packed key. Its upper half is never zero, so that no hash looks like an empty entry of
+    /// the index.
     ///
-    /// Folded multiplication, as foldhash does it, but of what may differ between IPv4 flows only: half of their words
-    /// are the same for all. Ports go through two multiplications like the addresses, and into the second for themselves:
-    /// no address that makes up for another port in the first makes up for it there.
+    /// Folded multiplication, as foldhash does it, but of what may differ between IPv4 flows only: half of
+    /// their words are the same for all. Ports go through two multiplications like the addresses, and into
+    /// the second for themselves: no address that makes up for another port in the first makes up for it
+    /// there.
     #[inline(always)]
     pub(super) fn hash(&self, words: &PackedKey) -> u64 {
         let [source_high, source_low, destination_high, destination_low, ports, vrf_origin] = *words;
@@ -163,8 +165,8 @@ impl KeyHasher {
     }
 }
 
-/// What tells flows apart on the underlay: of their hash, the part that neither the index's buckets nor the bit that says
-/// that there is one take away from.
+/// What tells flows apart on the underlay: of their hash, the part that neither the index's buckets nor the
+/// bit that says that there is one take away from.
 #[inline(always)]
 pub(crate) const fn entropy(hash: u64) -> u32 {
     (hash >> 33) as u32
@@ -226,7 +228,8 @@ mod tests {
         }
     }
 
-    /// Any bit of an address or port that flips, flips about half of the hash's bits, and each about half of the time.
+    /// Any bit of an address or port that flips, flips about half of the hash's bits, and each about half of
+    /// the time.
     #[test]
     fn every_bit_counts() {
         let hasher = hasher();

@@ -1,4 +1,5 @@
-//! Every interleaving of the table's lock-free parts. Run with `RUSTFLAGS="--cfg loom" cargo test --lib loom`.
+//! Every interleaving of the table's lock-free parts. Run with `RUSTFLAGS="--cfg loom" cargo test --lib
+//! loom`.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};

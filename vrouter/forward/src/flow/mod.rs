@@ -1,9 +1,9 @@
 //! The flow table: one entry per direction of a connection.
 //!
-//! Entries are plain data in slots of atomics that `io` maps from a file, so that a process that was killed and
-//! started again finds its connections. They refer to everything else by stable id. The index in front of the slots
-//! is private memory and is built anew at start. Finding and touching an established flow takes no lock and no
-//! allocation.
+//! Entries are plain data in slots of atomics that `io` maps from a file, so that a process that was killed
+//! and started again finds its connections. They refer to everything else by stable id. The index in front of
+//! the slots is private memory and is built anew at start. Finding and touching an established flow takes no
+//! lock and no allocation.
 
 mod ageing;
 mod config;

@@ -37,8 +37,8 @@ pub(crate) enum NotInstalled {
 }
 
 impl FlowTable {
-    /// Installs both directions of a connection and returns the initiator's. Where another worker was first with the
-    /// same key, it is that one's, whose decision counts.
+    /// Installs both directions of a connection and returns the initiator's. Where another worker was first
+    /// with the same key, it is that one's, whose decision counts.
     pub(crate) fn install(
         &self,
         worker: &mut WorkerFlows,
@@ -145,7 +145,8 @@ impl FlowTable {
     /// Takes a connection that the index does not name any more out of force, and off the counts.
     fn retire(&self, ahead: &Slot, back: &Slot) {
         let share = self.shares.of(ahead.owner());
-        // Whoever is first to mark it as answered takes it off the count: this, or the answer that just comes.
+        // Whoever is first to mark it as answered takes it off the count: this, or the answer that just
+        // comes.
         if back.add_seen(Seen::ANY) == Seen::default() {
             share.remove_unreplied();
         } else {

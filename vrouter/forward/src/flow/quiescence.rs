@@ -1,8 +1,8 @@
 //! Burst boundaries: how the agent knows that no worker still uses what it took out of service.
 //!
-//! A worker announces the boundary number it has seen before each burst, and that it is idle before it sleeps.
-//! Whoever took something out of service (swapped the snapshot, unlinked a flow) draws a new number; once every worker
-//! has announced it or is idle, nobody holds on to the old thing.
+//! A worker announces the boundary number it has seen before each burst, and that it is idle before it
+//! sleeps. Whoever took something out of service (swapped the snapshot, unlinked a flow) draws a new number;
+//! once every worker has announced it or is idle, nobody holds on to the old thing.
 
 use super::sync::{AtomicU64, Ordering, fence};
 

@@ -47,8 +47,8 @@ impl Shares {
     }
 }
 
-/// One interface's share: connections in the upper half, unanswered ones in the lower, so that a connection that comes
-/// or goes is one write.
+/// One interface's share: connections in the upper half, unanswered ones in the lower, so that a connection
+/// that comes or goes is one write.
 #[derive(Debug)]
 pub(super) struct Share(AtomicU64);
 

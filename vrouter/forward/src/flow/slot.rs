@@ -1,7 +1,7 @@
 //! One slot of the flow table: one direction of a connection in two cache lines.
 //!
-//! The first line is read by every packet and written only when a flow comes or goes; the second is written by
-//! every packet of its own direction.
+//! The first line is read by every packet and written only when a flow comes or goes; the second is written
+//! by every packet of its own direction.
 
 use vrouter_objects::{FloatingIpId, IpProtocol, MemberId, VmiId, VrfId};
 
@@ -55,8 +55,8 @@ const LAST_SEEN_OWNER: usize = 15;
 pub(crate) struct NewFlow {
     pub(crate) key: FlowKey,
     pub(crate) actions: Actions,
-    /// The new destination, or where only the source is translated the new source. Where both are, the new source is
-    /// the reverse flow's destination.
+    /// The new destination, or where only the source is translated the new source. Where both are, the new
+    /// source is the reverse flow's destination.
     pub(crate) translated: Address,
     pub(crate) translated_port: u16,
     pub(crate) egress_vrf: VrfId,
@@ -137,8 +137,8 @@ impl Slot {
         self.words[CONTROL].store(control.pack(), Ordering::Release);
     }
 
-    /// Takes it out of force. Whoever found it a moment ago may still follow it to its partner, and sees that it was
-    /// decided at no time.
+    /// Takes it out of force. Whoever found it a moment ago may still follow it to its partner, and sees that
+    /// it was decided at no time.
     pub(super) fn free(&self) {
         self.set_control(Control { life: Life::Free, ..self.control() });
         self.set_epoch(NEVER);
@@ -198,7 +198,8 @@ impl Slot {
 
     #[inline]
     pub(crate) fn decision(&self) -> Decision {
-        // After the rest of the slot was filled: whoever decides by an epoch decides by what was written under it.
+        // After the rest of the slot was filled: whoever decides by an epoch decides by what was written
+        // under it.
         Decision::unpack(self.words[DECISION].load(Ordering::Acquire))
     }
 
@@ -220,7 +221,8 @@ impl Slot {
         PackedNextHop::unpack(self.load(NEXT_HOP))
     }
 
-    /// Where the interface was last found that the flow's packets go to: nowhere if that is not known, or they go to none.
+    /// Where the interface was last found that the flow's packets go to: nowhere if that is not known, or
+    /// they go to none.
     #[inline(always)]
     pub(crate) fn noted_port(&self) -> NotedPort {
         NotedPort::unpack(self.load(NEXT_HOP))
@@ -264,8 +266,8 @@ impl Slot {
         self.decision().seen
     }
 
-    /// Changes one part of the decision word; of workers that meet here, none overwrites another's part. Returns
-    /// what was there before.
+    /// Changes one part of the decision word; of workers that meet here, none overwrites another's part.
+    /// Returns what was there before.
     fn update_decision(&self, change: impl Fn(Decision) -> Decision) -> Decision {
         let mut word = self.load(DECISION);
         loop {

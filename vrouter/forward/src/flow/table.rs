@@ -26,8 +26,8 @@ pub struct FlowTable {
     pub(super) hasher: KeyHasher,
     pub(super) config: FlowConfig,
     pub(super) free: Mutex<FreeSlots>,
-    /// No slot at or above this one was ever used, nor is ever looked at: a sparse file stays sparse. It is kept with the
-    /// slots.
+    /// No slot at or above this one was ever used, nor is ever looked at: a sparse file stays sparse. It is
+    /// kept with the slots.
     pub(super) high_water: &'static SharedU32,
     pub(super) used: AtomicU32,
     /// The piece of the table that is looked at next for what is too old, by whichever worker comes to it.

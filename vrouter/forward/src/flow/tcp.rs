@@ -53,8 +53,8 @@ impl Seen {
         }
     }
 
-    /// What a flow must have shown for a packet, with these control bits if it is TCP, to change nothing in it. For one
-    /// that begins or ends a connection that is more than any flow shows.
+    /// What a flow must have shown for a packet, with these control bits if it is TCP, to change nothing in
+    /// it. For one that begins or ends a connection that is more than any flow shows.
     #[inline(always)]
     pub(crate) const fn settled_for(flags: Option<TcpFlags>) -> Self {
         const ENDS: u8 = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST;

@@ -11,8 +11,8 @@ pub const MAX_FRAME: usize = 65_535 + 18;
 /// Bytes of a frame that [`Frame::head`] shows: Ethernet, IPv6 and TCP without options.
 pub(crate) const HEAD: usize = 14 + 40 + 20;
 
-/// A frame with its buffer. Buffers are allocated once and go round; a frame is moved, never copied, through the
-/// router.
+/// A frame with its buffer. Buffers are allocated once and go round; a frame is moved, never copied, through
+/// the router.
 #[derive(Debug)]
 pub struct Frame {
     buffer: Box<[u8]>,
@@ -77,8 +77,9 @@ impl Frame {
         &mut self.buffer[start..self.end]
     }
 
-    /// The buffer where the frame begins, as far as headers of the usual lengths reach; `None` in a small buffer. Where the
-    /// frame is shorter, what follows it is left from others: whoever looks here has to know the frame's length.
+    /// The buffer where the frame begins, as far as headers of the usual lengths reach; `None` in a small
+    /// buffer. Where the frame is shorter, what follows it is left from others: whoever looks here has to
+    /// know the frame's length.
     #[inline(always)]
     pub(crate) fn head(&self) -> Option<&[u8; HEAD]> {
         let start = self.start();
@@ -113,8 +114,8 @@ impl Frame {
         self.counted_as = CountedAs::Received;
     }
 
-    /// The whole room behind the headroom, to be read into; then [`Frame::set_len`] says how much was read. With
-    /// `prefix` bytes before it, for a header that is read along and is not part of the frame.
+    /// The whole room behind the headroom, to be read into; then [`Frame::set_len`] says how much was read.
+    /// With `prefix` bytes before it, for a header that is read along and is not part of the frame.
     ///
     /// # Panics
     /// If `prefix` is more than [`HEADROOM`].
@@ -163,8 +164,8 @@ impl Frame {
         self.start += count as u32;
     }
 
-    /// The frame with `count` bytes of headroom before it, for an egress that writes its own header there. The frame
-    /// itself does not change.
+    /// The frame with `count` bytes of headroom before it, for an egress that writes its own header there.
+    /// The frame itself does not change.
     ///
     /// # Panics
     /// If there is less headroom.

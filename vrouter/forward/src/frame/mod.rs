@@ -1,5 +1,5 @@
-//! A frame on its way through the router: its bytes, what its sender left undone, where it came from and where it
-//! goes.
+//! A frame on its way through the router: its bytes, what its sender left undone, where it came from and
+//! where it goes.
 
 mod buffer;
 mod offload;
@@ -13,7 +13,8 @@ use std::net::IpAddr;
 
 use vrouter_objects::Vni;
 
-/// A local port's number: the index of its row in the port table. Given by the node, used again after a port is gone.
+/// A local port's number: the index of its row in the port table. Given by the node, used again after a port
+/// is gone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub u16);
 

@@ -10,8 +10,8 @@ pub enum Checksum {
     Unverified,
     /// Someone verified it.
     Valid,
-    /// It holds the pseudo-header's sum only. The sum over everything from `start` on, complemented, belongs at
-    /// `start + offset`.
+    /// It holds the pseudo-header's sum only. The sum over everything from `start` on, complemented, belongs
+    /// at `start + offset`.
     Partial {
         /// Offset of the transport header from the start of the frame, in bytes.
         start: u16,
@@ -77,8 +77,8 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// What a frame with this is or will be cut into, that holds so many bytes from its IP header on, so many of them
-    /// IP and transport header.
+    /// What a frame with this is or will be cut into, that holds so many bytes from its IP header on, so many
+    /// of them IP and transport header.
     #[inline(always)]
     pub(crate) fn packets(&self, ip_len: usize, headers_len: usize) -> Packets {
         match self.segmentation {

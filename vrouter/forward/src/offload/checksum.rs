@@ -12,9 +12,9 @@ use crate::rewrite::address_fields;
 
 /// Completes a partial checksum in place; other frames stay as they are.
 ///
-/// The checksum field holds the sum over the pseudo-header, so the sum over everything from the transport header on is
-/// the whole sum. A super-frame's checksums belong to its segments: they are completed as it is cut, see
-/// [`Cut`](super::Cut).
+/// The checksum field holds the sum over the pseudo-header, so the sum over everything from the transport
+/// header on is the whole sum. A super-frame's checksums belong to its segments: they are completed as it is
+/// cut, see [`Cut`](super::Cut).
 pub fn finish_checksum(frame: &mut Frame) {
     let Checksum::Partial { start, offset } = frame.offload.checksum else { return };
     if frame.offload.segmentation.is_some() {
@@ -40,7 +40,8 @@ pub fn has_valid_checksum(frame: &[u8], layout: &Layout) -> bool {
     add(pseudo_header_sum(frame, layout, covered.len()), sum(covered)) == 0xffff
 }
 
-/// The sum over the pseudo-header of a packet with these headers and this many bytes of transport header and payload.
+/// The sum over the pseudo-header of a packet with these headers and this many bytes of transport header and
+/// payload.
 pub(super) fn pseudo_header_sum(headers: &[u8], layout: &Layout, transport_len: usize) -> u16 {
     let (source_at, destination_at, len) = address_fields(layout.family());
     let address = |at: usize| &headers[layout.network() + at..layout.network() + at + len];
@@ -59,8 +60,8 @@ pub(super) fn has_valid_ip_header(frame: &[u8], layout: &Layout) -> bool {
     }
 }
 
-/// Writes the length of an IP packet whose transport header and payload have `transport_len` bytes, and its header's
-/// checksum.
+/// Writes the length of an IP packet whose transport header and payload have `transport_len` bytes, and its
+/// header's checksum.
 pub(super) fn write_ip_length(headers: &mut [u8], layout: &Layout, transport_len: usize) {
     let network = layout.network();
     match layout.family() {

@@ -1,8 +1,9 @@
 //! Gathering a run of packets into one super-frame: the reverse of [`Cut`](super::Cut).
 //!
-//! A run is packets of one flow, one right behind the other, that differ in nothing but what cutting writes anew:
-//! IPv4 id and checksum, TCP sequence number, lengths, checksums. So cutting the super-frame again gives the same
-//! packets, and whoever receives it may cut it or take it whole. In doubt a packet is left as it is.
+//! A run is packets of one flow, one right behind the other, that differ in nothing but what cutting writes
+//! anew: IPv4 id and checksum, TCP sequence number, lengths, checksums. So cutting the super-frame again
+//! gives the same packets, and whoever receives it may cut it or take it whole. In doubt a packet is left as
+//! it is.
 
 use std::num::NonZeroU16;
 use std::ops::Range;
@@ -21,7 +22,8 @@ const DONT_FRAGMENT: u8 = 0x40;
 #[derive(Debug, Clone)]
 pub struct Run {
     layout: Layout,
-    /// Whether the first packet's checksum is known to be right; it is read only once there is a second packet.
+    /// Whether the first packet's checksum is known to be right; it is read only once there is a second
+    /// packet.
     is_verified: bool,
     count: usize,
     /// Payload of the first packet, and of every other but perhaps the last.
@@ -52,7 +54,8 @@ impl Run {
         })
     }
 
-    /// Takes the next packet into the run, if it continues it. `first` is the first packet; more may follow it.
+    /// Takes the next packet into the run, if it continues it. `first` is the first packet; more may follow
+    /// it.
     pub fn accept(&mut self, first: &[u8], next: &[u8], offload: &Offload) -> bool {
         if self.is_ended || self.count == MAX_SEGMENTS {
             return false;
@@ -93,8 +96,8 @@ impl Run {
         self.layout.payload()
     }
 
-    /// Turns the first packet's headers, alone or with the first payload behind them, into the super-frame's, and says
-    /// how it is to be completed.
+    /// Turns the first packet's headers, alone or with the first payload behind them, into the super-frame's,
+    /// and says how it is to be completed.
     ///
     /// # Panics
     /// If `headers` is shorter than [`Run::header_len`].
@@ -121,8 +124,8 @@ impl Run {
             && self.header_len() + self.payload_len + next.payload_len() <= MAX_GATHERED
     }
 
-    /// Whether everything but what cutting writes anew is the same in both packets, and the next one's place in the
-    /// stream is behind the run.
+    /// Whether everything but what cutting writes anew is the same in both packets, and the next one's place
+    /// in the stream is behind the run.
     fn is_same_flow(&self, first: &[u8], next: &[u8], next_layout: &Layout) -> bool {
         let same = |range: Range<usize>| first[range.clone()] == next[range];
         let transport = self.layout.transport();
@@ -150,8 +153,9 @@ impl Run {
             }
     }
 
-    /// By how much the id of `next` shows ids to grow, if that goes with the run. They grow by one, as cutting makes
-    /// them; or not at all where they mean nothing, in packets that are never fragmented (RFC 6864).
+    /// By how much the id of `next` shows ids to grow, if that goes with the run. They grow by one, as
+    /// cutting makes them; or not at all where they mean nothing, in packets that are never fragmented (RFC
+    /// 6864).
     fn next_id_step(&self, first: &[u8], next: &[u8]) -> Option<u16> {
         if self.layout.family() == Family::V6 {
             return Some(0);
@@ -175,8 +179,8 @@ impl Run {
     }
 }
 
-/// The layout of a packet that may be part of a run: one whole, plain packet with payload, that asks for nothing
-/// special.
+/// The layout of a packet that may be part of a run: one whole, plain packet with payload, that asks for
+/// nothing special.
 fn gatherable(frame: &[u8], offload: &Offload) -> Option<Layout> {
     if offload.segmentation.is_some() {
         return None;

@@ -25,8 +25,8 @@ pub enum SegmentChecksum {
 
 /// How a super-frame is cut: which headers and which bytes of payload make each of its packets.
 ///
-/// It borrows nothing, so a caller can keep the frame, write each packet's headers where they suit it, and send them
-/// together with the payload where it lies.
+/// It borrows nothing, so a caller can keep the frame, write each packet's headers where they suit it, and
+/// send them together with the payload where it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
     layout: Layout,
@@ -93,8 +93,8 @@ impl Cut {
         self.write_checksum(headers, payload, checksum);
     }
 
-    /// Writes the checksums of the whole super-frame as an egress wants them that does the cutting: the IPv4 header's,
-    /// which not every sender of super-frames computes, and the pseudo-header's sum.
+    /// Writes the checksums of the whole super-frame as an egress wants them that does the cutting: the IPv4
+    /// header's, which not every sender of super-frames computes, and the pseudo-header's sum.
     ///
     /// # Panics
     /// If `frame` is shorter than the frame it was made for.

@@ -4,8 +4,8 @@ use crate::address::Family;
 use crate::frame::SegmentKind;
 use crate::parse::{Fragment, Packet, Parsed, Transport, parse};
 
-/// Where the parts of an unfragmented TCP or UDP packet lie in its frame. All of them lie within the frame it was
-/// read from, and within any frame with the same headers that is at least as long.
+/// Where the parts of an unfragmented TCP or UDP packet lie in its frame. All of them lie within the frame it
+/// was read from, and within any frame with the same headers that is at least as long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     family: Family,
@@ -100,8 +100,8 @@ impl Layout {
         }
     }
 
-    /// Whether nothing stands between the Ethernet, IP and transport headers: no 802.1Q tag, no IPv4 options, no IPv6
-    /// extension headers.
+    /// Whether nothing stands between the Ethernet, IP and transport headers: no 802.1Q tag, no IPv4 options,
+    /// no IPv6 extension headers.
     pub(super) const fn is_plain(&self) -> bool {
         let ip_len = match self.family {
             Family::V4 => IPV4_LEN,

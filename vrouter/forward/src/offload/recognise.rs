@@ -1,8 +1,8 @@
 //! Finding out what a packet's sender left undone, where no offload header says it: out of a tunnel.
 //!
-//! On a wire nothing is left undone. But a sender on the same machine may have left it to hardware that never came by:
-//! a veth, or a virtual machine's interface, delivers what the sender's kernel put together, and a UDP socket is told
-//! nothing of it.
+//! On a wire nothing is left undone. But a sender on the same machine may have left it to hardware that never
+//! came by: a veth, or a virtual machine's interface, delivers what the sender's kernel put together, and a
+//! UDP socket is told nothing of it.
 
 use std::num::NonZeroU16;
 
@@ -13,13 +13,14 @@ use super::layout::Layout;
 use crate::frame::{Checksum, Offload, SegmentKind, Segmentation};
 use crate::parse::read_u16;
 
-/// A super-frame's segments were to be of this size, as far as is known. To TCP any size is right; this one fits every
-/// link that IPv6 may use, with all headers. So a single packet that was never to be cut may as well be taken for a
-/// super-frame: it does no harm, whereas a super-frame taken for a packet fits no link, however often it is sent again.
+/// A super-frame's segments were to be of this size, as far as is known. To TCP any size is right; this one
+/// fits every link that IPv6 may use, with all headers. So a single packet that was never to be cut may as
+/// well be taken for a super-frame: it does no harm, whereas a super-frame taken for a packet fits no link,
+/// however often it is sent again.
 const ASSUMED_SIZE: NonZeroU16 = NonZeroU16::new(1180).unwrap();
 
-/// The offload of a frame that comes without an offload header. Its checksum is valid; or partial, if it is just the
-/// pseudo-header's sum; otherwise nothing is known of it.
+/// The offload of a frame that comes without an offload header. Its checksum is valid; or partial, if it is
+/// just the pseudo-header's sum; otherwise nothing is known of it.
 pub fn recognise(frame: &[u8]) -> Offload {
     let Some(layout) = Layout::of(frame) else { return Offload::default() };
     let checksum = recognise_checksum(frame, &layout);

@@ -66,8 +66,8 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// Walks exactly the headers that have the common layout. Any other next header is terminal, whatever its bytes
-    /// look like: taking them for a header would make up ports.
+    /// Walks exactly the headers that have the common layout. Any other next header is terminal, whatever its
+    /// bytes look like: taking them for a header would make up ports.
     pub(super) fn walk(packet: &[u8], first: usize, next: u8) -> Result<Self, DropReason> {
         let mut chain = Self { protocol: IpProtocol(next), transport: first, fragment: Fragment::Whole };
         let mut fragment_headers = 0;

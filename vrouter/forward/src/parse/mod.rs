@@ -74,8 +74,8 @@ pub enum Fragment {
 }
 
 impl Packet {
-    /// Source and destination port as a flow is keyed by them. ICMP echo has its identifier in both places, so that
-    /// request and reply are each other's reverse; what has no ports has zeroes.
+    /// Source and destination port as a flow is keyed by them. ICMP echo has its identifier in both places,
+    /// so that request and reply are each other's reverse; what has no ports has zeroes.
     pub const fn ports(&self) -> (u16, u16) {
         match self.header {
             Transport::Tcp { source, destination, .. }

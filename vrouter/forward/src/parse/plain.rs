@@ -1,9 +1,10 @@
-//! The headers that nearly every packet has, read at fixed offsets: an untagged frame, IPv4 without options or IPv6
-//! without extension headers, whole, and TCP or UDP.
+//! The headers that nearly every packet has, read at fixed offsets: an untagged frame, IPv4 without options
+//! or IPv6 without extension headers, whole, and TCP or UDP.
 //!
-//! Whatever is read here, [`super::parse`] reads in the same way; what is not has to go through that. What may not
-//! appear in any header is only checked as far as a flow does not vouch for it: a flow is settled by a packet of its own
-//! that [`super::parse`] has read, so it has no address and no port that no packet may have.
+//! Whatever is read here, [`super::parse`] reads in the same way; what is not has to go through that. What
+//! may not appear in any header is only checked as far as a flow does not vouch for it: a flow is settled by
+//! a packet of its own that [`super::parse`] has read, so it has no address and no port that no packet may
+//! have.
 
 use vrouter_objects::IpProtocol;
 
@@ -33,7 +34,8 @@ impl PlainHeaders {
 
     /// Reads them from a frame of this version; `None` if it is not plain.
     ///
-    /// In place, and each field by itself: a value on its way through registers would be packed there and unpacked again.
+    /// In place, and each field by itself: a value on its way through registers would be packed there and
+    /// unpacked again.
     #[inline(always)]
     pub(crate) fn read<Ip: PlainIp>(&mut self, head: &Head, frame_len: usize) -> Option<()> {
         let transport = ETHERNET_HEADER + Ip::LEN;
@@ -87,8 +89,8 @@ impl PlainHeaders {
         })
     }
 
-    /// The packet with these headers at the start of `frame`, between these endpoints. What the flow of an established
-    /// packet vouches for is checked here: `None` if it does not hold.
+    /// The packet with these headers at the start of `frame`, between these endpoints. What the flow of an
+    /// established packet vouches for is checked here: `None` if it does not hold.
     pub(crate) fn packet<Ip: PlainIp>(&self, frame: &Frame, key: &FlowKey) -> Option<Packet> {
         check_addresses(key.source, key.destination).ok()?;
         let (source, destination) = (key.source_port, key.destination_port);
@@ -131,8 +133,8 @@ pub(crate) trait PlainIp {
     /// Length of the packet and its protocol as its header has them; `None` if it is not plain.
     fn read(head: &Head) -> Option<(usize, IpProtocol)>;
 
-    /// Source and destination address, the upper 64 bits of each first, in the form that tables have; `None` if no such
-    /// packet may have them.
+    /// Source and destination address, the upper 64 bits of each first, in the form that tables have; `None`
+    /// if no such packet may have them.
     fn addresses(head: &Head) -> Option<[u64; 4]>;
 }
 

@@ -17,8 +17,8 @@ const ICMP_HEADER: usize = 8;
 /// A fresh packet's TTL or hop limit.
 const HOPS: u8 = 64;
 
-/// Drops a packet and tells its sender that nobody is there: TCP by a reset, anything else by port unreachable
-/// (RFC 1122 section 3.2.2.1), as from the address it was sent to.
+/// Drops a packet and tells its sender that nobody is there: TCP by a reset, anything else by port
+/// unreachable (RFC 1122 section 3.2.2.1), as from the address it was sent to.
 pub(super) fn refuse(
     worker: &mut Worker,
     context: Context<'_>,
@@ -67,7 +67,8 @@ pub(super) fn time_exceeded(
     from_gateway(worker, context, frame, packet, (code, 0), DropReason::TtlExceeded)
 }
 
-/// Drops a packet larger than the next link takes, and tells its sender how much that is (RFC 1191, RFC 8201).
+/// Drops a packet larger than the next link takes, and tells its sender how much that is (RFC 1191, RFC
+/// 8201).
 pub(super) fn too_big(
     worker: &mut Worker,
     context: Context<'_>,
@@ -109,8 +110,8 @@ fn arrival_gateway(context: Context<'_>, frame: &Frame, packet: &Packet) -> Opti
     snapshot.vrf(vrf)?.gateway_for(packet.source)
 }
 
-/// No error is ever made about an error, about a later fragment, or to a group or nobody (RFC 1122 section 3.2.2,
-/// RFC 4443 section 2.4 e).
+/// No error is ever made about an error, about a later fragment, or to a group or nobody (RFC 1122 section
+/// 3.2.2, RFC 4443 section 2.4 e).
 fn may_answer(packet: &Packet) -> bool {
     let about_error =
         matches!(packet.header, Transport::Icmp { kind: IcmpKind::Error | IcmpKind::Neighbour });
@@ -167,8 +168,8 @@ fn icmp(
     replace(frame, packet, from, protocol, 2, &message[..len])
 }
 
-/// Makes the frame a packet from `from` to the sender of `packet`, with this transport contents, whose checksum is
-/// put in at `field`. `None`: the frame's buffer has no room for it.
+/// Makes the frame a packet from `from` to the sender of `packet`, with this transport contents, whose
+/// checksum is put in at `field`. `None`: the frame's buffer has no room for it.
 fn replace(
     frame: &mut Frame,
     packet: &Packet,

@@ -90,8 +90,8 @@ fn check_frame_addresses(bytes: &[u8], entry: &PortEntry) -> Result<(), DropReas
     }
 }
 
-/// The source IP must be one of the interface's. A host that does not have its address yet may ask whether anybody
-/// else has (RFC 4862 section 5.4), and speak on its link from a link-local one.
+/// The source IP must be one of the interface's. A host that does not have its address yet may ask whether
+/// anybody else has (RFC 4862 section 5.4), and speak on its link from a link-local one.
 fn check_source(packet: &Packet, entry: &PortEntry) -> Result<(), DropReason> {
     let own = entry.addresses.contains(&packet.source);
     let on_link = packet.destination.is_multicast() && is_unspecified_or_link_local(packet);

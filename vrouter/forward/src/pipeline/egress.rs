@@ -231,8 +231,8 @@ pub(super) fn exit<'a>(context: Context<'a>, ingress: Ingress, slot: &Slot) -> R
             let own = snapshot.own().ok_or(invalid)?;
             let router = snapshot.router(router).ok_or(invalid)?;
             let vni = slot.egress_vrf().and_then(|vrf| snapshot.vrf(vrf)).ok_or(invalid)?.vni;
-            // Either the route leads back to ourselves, where nobody has the address; or it leads on to another node
-            // what came from one, though all nodes are neighbours.
+            // Either the route leads back to ourselves, where nobody has the address; or it leads on to
+            // another node what came from one, though all nodes are neighbours.
             if router.id == own.id || matches!(ingress, Ingress::Tunnel { .. }) {
                 return Err(DropReason::RouteLoop);
             }
@@ -259,7 +259,8 @@ fn find_port<'a>(snapshot: &'a Snapshot, slot: &Slot, vmi: VmiId) -> Result<Exit
     Ok(Exit::Port(entry))
 }
 
-/// The inner flow's hash for the underlay. Fragments have no ports, so all of a datagram's go by its addresses.
+/// The inner flow's hash for the underlay. Fragments have no ports, so all of a datagram's go by its
+/// addresses.
 fn entropy(packet: &Packet, hash: u64) -> u32 {
     match packet.fragment {
         Fragment::Whole => flow::entropy(hash),

@@ -1,5 +1,5 @@
-//! ICMP errors on their way to whoever sent the packet they quote: translated back like the flow's replies, outside
-//! and inside (RFC 5508 section 4.2).
+//! ICMP errors on their way to whoever sent the packet they quote: translated back like the flow's replies,
+//! outside and inside (RFC 5508 section 4.2).
 
 use vrouter_objects::DropReason;
 

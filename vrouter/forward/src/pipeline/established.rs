@@ -147,7 +147,8 @@ impl Worker {
         let slot = self.shared.flows.slot(index);
         let decision = slot.decision();
         let flags = tcp_flags(packet);
-        // A SYN may begin another connection on an old one's ports, so it asks even if a packet before it has.
+        // A SYN may begin another connection on an old one's ports, so it asks even if a packet before it
+        // has.
         let opening = flags.is_some_and(TcpFlags::is_opening);
         if decision.epoch != context.snapshot.epoch().0 || opening {
             match self.revalidate(context, slot, key, flags) {
@@ -248,8 +249,8 @@ impl Worker {
     }
 }
 
-/// What is left of the decision for a service, or for none, that a connection was begun by. `direction` is that of the
-/// packet at hand.
+/// What is left of the decision for a service, or for none, that a connection was begun by. `direction` is
+/// that of the packet at hand.
 fn revalidate_service(
     context: Context<'_>,
     initiator: &Slot,

@@ -1,9 +1,9 @@
-//! The short way of nearly every packet: plain headers, a flow that is in the table and as old as the tables, and nothing
-//! that needs an answer.
+//! The short way of nearly every packet: plain headers, a flow that is in the table and as old as the tables,
+//! and nothing that needs an answer.
 //!
-//! It takes the stages in the same order and to the same end as the long way does, and leaves out only what such a
-//! packet cannot need. Where anything is unusual it changes nothing and leaves the packet to the long way, which alone
-//! knows what to do about it.
+//! It takes the stages in the same order and to the same end as the long way does, and leaves out only what
+//! such a packet cannot need. Where anything is unusual it changes nothing and leaves the packet to the long
+//! way, which alone knows what to do about it.
 
 use super::Context;
 use super::egress::{Exit, exit, noted_port};
@@ -15,7 +15,8 @@ use crate::frame::{Egress, Frame, Packets};
 use crate::parse::{ETHERNET_HEADER, Packet, PlainHeaders, PlainIp, PlainV4, PlainV6};
 use crate::rewrite::{Endpoint, Side, can_rewrite_plain, take_plain_hop, translate_plain};
 
-/// Forwards a packet if it can go the short way, counts it, and returns where it leaves; else it is as it was.
+/// Forwards a packet if it can go the short way, counts it, and returns where it leaves; else it is as it
+/// was.
 #[inline(always)]
 pub(super) fn forward_established<Ip: PlainIp>(
     context: Context<'_>,
@@ -64,7 +65,8 @@ fn leave<Ip: PlainIp>(
     Some(egress)
 }
 
-/// [`rewrite`], for a packet that came the long way and may be plain all the same, as the first of a flow mostly is.
+/// [`rewrite`], for a packet that came the long way and may be plain all the same, as the first of a flow
+/// mostly is.
 pub(super) fn rewrite_if_plain(
     context: Context<'_>,
     frame: &mut Frame,

@@ -1,5 +1,5 @@
-//! Later fragments have no ports: they go the way of their datagram's first, and wait for it, within bounds, where
-//! it has not come yet.
+//! Later fragments have no ports: they go the way of their datagram's first, and wait for it, within bounds,
+//! where it has not come yet.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,7 +12,8 @@ use crate::address::{Address, Family};
 use crate::frame::{Frame, Ingress, Time};
 use crate::parse::Packet;
 
-/// Datagrams whose way one worker remembers. Beyond that the oldest is forgotten, whose fragments passed long ago.
+/// Datagrams whose way one worker remembers. Beyond that the oldest is forgotten, whose fragments passed long
+/// ago.
 const MAX_DECIDED: usize = 4096;
 /// Datagrams of one sender that may wait for their first fragment.
 const MAX_DATAGRAMS_PER_SENDER: usize = 64;
@@ -32,8 +33,8 @@ struct Datagram {
     vrf: VrfId,
     source: Address,
     destination: Address,
-    /// `None` in IPv6, whose later fragments name the first header of what was cut, not always the transport (RFC 8200
-    /// section 4.5).
+    /// `None` in IPv6, whose later fragments name the first header of what was cut, not always the transport
+    /// (RFC 8200 section 4.5).
     protocol: Option<IpProtocol>,
     id: u32,
 }

@@ -1,5 +1,5 @@
-//! What is known of a burst's packets before their flows are looked at: whether their headers are plain, whether their
-//! sender may send them, and where their flow probably is.
+//! What is known of a burst's packets before their flows are looked at: whether their headers are plain,
+//! whether their sender may send them, and where their flow probably is.
 
 use std::num::NonZeroU64;
 
@@ -172,8 +172,8 @@ impl Lead {
 }
 
 impl Leads {
-    /// Reads the headers of the whole burst, then finds its flows, so that the flow table's cache lines are on their way
-    /// when they are needed.
+    /// Reads the headers of the whole burst, then finds its flows, so that the flow table's cache lines are
+    /// on their way when they are needed.
     pub(super) fn follow(
         &mut self,
         context: Context<'_>,

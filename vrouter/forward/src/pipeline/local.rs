@@ -26,8 +26,8 @@ pub(super) enum Service {
     NotOurs,
 }
 
-/// Serves a packet to this node's gateway address. The gateway is on every node alike, so only local senders mean this
-/// one.
+/// Serves a packet to this node's gateway address. The gateway is on every node alike, so only local senders
+/// mean this one.
 pub(super) fn serve(context: Context<'_>, frame: &mut Frame, packet: &Packet, arrival: &Arrival) -> Service {
     let is_local = matches!(frame.ingress, Ingress::Port(_));
     let is_gateway =
@@ -53,8 +53,8 @@ pub(super) fn serve(context: Context<'_>, frame: &mut Frame, packet: &Packet, ar
     Service::Done(egress.map_or(Outcome::Drop(DropReason::InterfaceDown), Outcome::Answer))
 }
 
-/// Takes what hosts tell the routers of their link about groups, which we do not forward; nothing else to a group is
-/// for us.
+/// Takes what hosts tell the routers of their link about groups, which we do not forward; nothing else to a
+/// group is for us.
 pub(super) fn multicast(packet: &Packet) -> Outcome {
     let igmp = packet.protocol == IGMP && packet.family == Family::V4;
     match packet.header {

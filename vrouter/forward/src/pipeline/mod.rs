@@ -32,8 +32,8 @@ use crate::tables::Snapshot;
 /// Frames that go through the router together.
 #[derive(Debug, Default)]
 pub struct Burst {
-    /// What was received, in order; after processing each has its egress, or none. What the router made itself or
-    /// released stands behind.
+    /// What was received, in order; after processing each has its egress, or none. What the router made
+    /// itself or released stands behind.
     pub frames: Vec<Frame>,
     /// Empty frames of full size, for what the router makes itself.
     pub spare: Vec<Frame>,
@@ -91,8 +91,8 @@ impl Shared {
         counters::port_totals(&self.counters, port)
     }
 
-    /// A point that every worker passes once it has finished what it is doing now. To be drawn after a new snapshot
-    /// was put in place.
+    /// A point that every worker passes once it has finished what it is doing now. To be drawn after a new
+    /// snapshot was put in place.
     pub fn boundary(&self) -> Boundary {
         self.quiescence.draw()
     }

@@ -54,8 +54,8 @@ pub(super) fn answer(context: Context<'_>, frame: &mut Frame, packet: &Packet) -
     }
 }
 
-/// The options must be whole; a source link-layer address must be the sender's, and a host without an address has
-/// none (section 7.1.1).
+/// The options must be whole; a source link-layer address must be the sender's, and a host without an address
+/// has none (section 7.1.1).
 fn is_own_option(message: &[u8], entry: &PortEntry, unspecified: bool) -> bool {
     let mut options = &message[24..];
     while let [kind, units, ..] = *options {
@@ -71,8 +71,8 @@ fn is_own_option(message: &[u8], entry: &PortEntry, unspecified: bool) -> bool {
     options.is_empty()
 }
 
-/// Turns the frame into an advertisement of `target`. One who asked without an address is answered by way of all
-/// nodes, and the answer is not "solicited" (section 7.2.4).
+/// Turns the frame into an advertisement of `target`. One who asked without an address is answered by way of
+/// all nodes, and the answer is not "solicited" (section 7.2.4).
 fn advertise(
     frame: &mut Frame,
     packet: &Packet,

@@ -1,5 +1,5 @@
-//! The sixth stage, for the first packet of a flow only: service, member, route, and both directions installed
-//! together.
+//! The sixth stage, for the first packet of a flow only: service, member, route, and both directions
+//! installed together.
 
 use vrouter_objects::{DropReason, IpProtocol, NextHop, NoMembers, VrfId};
 
@@ -244,7 +244,8 @@ fn connection(context: Context<'_>, arrived: &Arrived, plan: &Plan<'_>) -> NewCo
         service: plan.service.map(|(fip, member)| (fip.id, member.id)),
         seen: Seen::default(),
     };
-    // What comes from elsewhere counts against the interface it comes to, not against all others that it could.
+    // What comes from elsewhere counts against the interface it comes to, not against all others that it
+    // could.
     let owner = arrival.vmi.or(match plan.next_hop {
         PackedNextHop::Interface(vmi) => Some(vmi),
         _ => None,
@@ -265,8 +266,8 @@ fn plan_plain(vrf: VrfId, next_hop: &NextHop, hash: u64, way_back: PackedNextHop
     Plan { source: None, service: None, egress_vrf: vrf, next_hop, way_back }
 }
 
-/// A pod that reaches itself through a service must see another's address, or its answer would never come back through
-/// the router: its gateway's.
+/// A pod that reaches itself through a service must see another's address, or its answer would never come
+/// back through the router: its gateway's.
 fn hairpin_source(context: Context<'_>, vrf: VrfId, key: &FlowKey, member: &MemberEntry) -> Option<Endpoint> {
     if member.address != key.source {
         return None;
@@ -283,8 +284,8 @@ fn symmetric_ids(protocol: IpProtocol, source: Endpoint, destination: Endpoint) 
     }
 }
 
-/// Where a packet's sender is: at the interface it came from, which bears the address, or behind the node it came from, if
-/// the address's route leads there. `None`: it is somebody else's.
+/// Where a packet's sender is: at the interface it came from, which bears the address, or behind the node it
+/// came from, if the address's route leads there. `None`: it is somebody else's.
 fn way_back(context: Context<'_>, ingress: Ingress, arrived: &Arrived) -> Option<PackedNextHop> {
     if let Some(vmi) = arrived.arrival.vmi {
         return Some(PackedNextHop::Interface(vmi));

@@ -1,5 +1,5 @@
-//! Counting a burst. What every packet is counted by is summed up here first: a burst mostly comes from one port and goes
-//! to one, so its counters are written once.
+//! Counting a burst. What every packet is counted by is summed up here first: a burst mostly comes from one
+//! port and goes to one, so its counters are written once.
 
 use crate::counters::WorkerCounters;
 use crate::frame::{Frame, Ingress, PortId};
@@ -52,7 +52,8 @@ impl Tally {
     #[inline(never)]
     fn change_port(&mut self, port: PortId) {
         self.forwarded += u64::from(self.sending.frames);
-        self.sent_to.push(std::mem::replace(&mut self.sending, PortRun { port, ..PortRun::default() }));
+        self.sent_to.push(self.sending);
+        self.sending = PortRun { port, ..PortRun::default() };
     }
 
     /// Notes a frame that leaves by a tunnel.

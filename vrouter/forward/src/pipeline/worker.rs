@@ -20,7 +20,8 @@ use crate::observer::{Event, Observer};
 use crate::parse::{PlainIp, PlainV4, PlainV6};
 use crate::tables::Snapshot;
 
-/// One of a node's workers. Workers share the flow table and the snapshot and nothing that changes per packet.
+/// One of a node's workers. Workers share the flow table and the snapshot and nothing that changes per
+/// packet.
 #[derive(Debug)]
 pub struct Worker {
     pub(super) id: usize,
@@ -56,8 +57,8 @@ impl Worker {
         }
     }
 
-    /// Begins a burst. To be called before the snapshot for it is loaded, or a boundary could be thought passed that
-    /// is not.
+    /// Begins a burst. To be called before the snapshot for it is loaded, or a boundary could be thought
+    /// passed that is not.
     pub fn begin_burst(&self) {
         self.shared.quiescence.enter(self.id);
     }
@@ -72,8 +73,8 @@ impl Worker {
         &self.shared.counters[self.id]
     }
 
-    /// Takes a burst through the router. Afterwards each frame has its egress or none, and what the router made
-    /// itself, cut into fragments or released stands behind the received frames.
+    /// Takes a burst through the router. Afterwards each frame has its egress or none, and what the router
+    /// made itself, cut into fragments or released stands behind the received frames.
     pub fn process<O: Observer>(
         &mut self,
         now: Time,
@@ -296,8 +297,8 @@ impl Worker {
         self.drops.offer(now, reason, frame);
     }
 
-    /// Ages flows and gives up on fragments that wait in vain, a piece at a time. Returns when it is to be called
-    /// again; `None`: not before the next packet.
+    /// Ages flows and gives up on fragments that wait in vain, a piece at a time. Returns when it is to be
+    /// called again; `None`: not before the next packet.
     pub fn maintain(&mut self, now: Time) -> Option<Time> {
         let counters = &self.shared.counters[self.id];
         let drops = &mut self.drops;

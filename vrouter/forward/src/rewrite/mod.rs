@@ -65,8 +65,8 @@ fn adjust_ip_checksum(bytes: &mut [u8], ip: usize, family: Family, delta: Delta)
     }
 }
 
-/// Translates a packet. Refused where a checksum cannot be kept right: UDP over IPv6 without one, and the ports of SCTP
-/// where the CRC spans fragments that are not here.
+/// Translates a packet. Refused where a checksum cannot be kept right: UDP over IPv6 without one, and the
+/// ports of SCTP where the CRC spans fragments that are not here.
 pub(crate) fn translate(
     bytes: &mut [u8],
     packet: &Packet,
@@ -263,8 +263,8 @@ fn segment_size_option(header: &[u8]) -> Option<usize> {
     None
 }
 
-/// Translates the packet that an ICMP error quotes, and the error's own addresses, and makes the error's checksum
-/// anew: what is quoted is under it.
+/// Translates the packet that an ICMP error quotes, and the error's own addresses, and makes the error's
+/// checksum anew: what is quoted is under it.
 pub(crate) fn translate_error(
     bytes: &mut [u8],
     packet: &Packet,

@@ -24,7 +24,8 @@ pub(crate) enum Side {
     Destination,
 }
 
-/// Whether there is a hop left to take off a plain packet, and no checksum missing that it must have to be translated.
+/// Whether there is a hop left to take off a plain packet, and no checksum missing that it must have to be
+/// translated.
 #[inline(always)]
 pub(crate) fn can_rewrite_plain<Ip: PlainIp>(head: &Head, protocol: IpProtocol, covered: Covered) -> bool {
     let is_missing = Ip::FAMILY == Family::V6

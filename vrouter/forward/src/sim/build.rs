@@ -202,7 +202,8 @@ impl PacketBuilder {
         self.framed(&self.build_ip())
     }
 
-    /// The packet in IPv4 or IPv6 fragments of at most `size` bytes of transport contents each, a multiple of eight.
+    /// The packet in IPv4 or IPv6 fragments of at most `size` bytes of transport contents each, a multiple of
+    /// eight.
     pub fn build_fragments(&self, size: usize) -> Vec<Vec<u8>> {
         let contents = self.build_transport();
         let pieces = contents.chunks(size).count();

@@ -14,8 +14,8 @@ use crate::frame::{Egress, Frame, Ingress, Offload, PortId, Time};
 const POD_VRF: u32 = 1;
 const SERVICE_VRF: u32 = 2;
 
-/// A cluster as the controller would lay it out: node *n* has the blocks `10.244.n.0/24` and `fd00:10:244:n::/64`,
-/// services are in `10.96.0.0/12` and `fd00:10:96::/108`.
+/// A cluster as the controller would lay it out: node *n* has the blocks `10.244.n.0/24` and
+/// `fd00:10:244:n::/64`, services are in `10.96.0.0/12` and `fd00:10:96::/108`.
 #[derive(Debug)]
 pub struct Cluster {
     /// Its nodes, numbered from 0; their blocks and VTEPs count from 1.

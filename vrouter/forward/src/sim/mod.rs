@@ -1,7 +1,8 @@
 //! Routers in memory: packets to send, nodes to send them through, and a cluster of nodes wired together.
 //!
-//! For tests, benches and experiments; built with the feature `sim`. Nothing in here stands in for a part of the
-//! router: it is the real core with the cables simulated, one packet after the other, so every run is the same.
+//! For tests, benches and experiments; built with the feature `sim`. Nothing in here stands in for a part of
+//! the router: it is the real core with the cables simulated, one packet after the other, so every run is the
+//! same.
 
 mod build;
 mod cluster;

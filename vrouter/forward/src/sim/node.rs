@@ -107,8 +107,8 @@ impl Node {
         self.burst.frames.drain(..).filter(|frame| frame.egress.is_some()).collect()
     }
 
-    /// Sends a burst through the router and leaves it in `burst`, without looking at the counters: for benches. A
-    /// profiler finds it by its name.
+    /// Sends a burst through the router and leaves it in `burst`, without looking at the counters: for
+    /// benches. A profiler finds it by its name.
     #[inline(never)]
     pub fn process_burst(&mut self, now: Time, burst: &mut Burst) {
         self.worker.begin_burst();

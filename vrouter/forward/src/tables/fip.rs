@@ -78,9 +78,9 @@ impl ListenerEntry {
         }
     }
 
-    /// The member for a new flow, by rendezvous hashing: when a member goes, only its flows move; when one comes, it
-    /// takes its share from all alike. Nothing but the flow's hash, which depends on this node's secret, and the members
-    /// decides.
+    /// The member for a new flow, by rendezvous hashing: when a member goes, only its flows move; when one
+    /// comes, it takes its share from all alike. Nothing but the flow's hash, which depends on this node's
+    /// secret, and the members decides.
     pub(crate) fn choose(&self, flow_hash: u64) -> Option<&MemberEntry> {
         self.active.iter().max_by_key(|member| weight(flow_hash, member.id))
     }
@@ -103,7 +103,8 @@ impl ListenerEntry {
     }
 }
 
-/// What a member weighs for a flow. Ids follow each other, so they are spread before they meet the flow's hash.
+/// What a member weighs for a flow. Ids follow each other, so they are spread before they meet the flow's
+/// hash.
 #[inline]
 fn weight(flow_hash: u64, member: MemberId) -> u64 {
     fold(flow_hash, u64::from(member.get()).wrapping_mul(0xd6e8_feb8_6659_fd93))

@@ -1,7 +1,8 @@
-//! Longest-prefix match: one hash map over (prefix, length), tried from the longest length in use to the shortest.
+//! Longest-prefix match: one hash map over (prefix, length), tried from the longest length in use to the
+//! shortest.
 //!
-//! A VRF of a cluster has a handful of lengths (host routes, node blocks, service prefixes, a default), so a lookup
-//! is a handful of hash look-ups, and copies of the table share everything that did not change.
+//! A VRF of a cluster has a handful of lengths (host routes, node blocks, service prefixes, a default), so a
+//! lookup is a handful of hash look-ups, and copies of the table share everything that did not change.
 
 use vrouter_objects::{IpNet, NextHop};
 

@@ -56,8 +56,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Empty tables of the node with this name, whose snapshots' epochs go on from `last`: the epoch of the latest
-    /// snapshot that any flow in the table may have been decided by.
+    /// Empty tables of the node with this name, whose snapshots' epochs go on from `last`: the epoch of the
+    /// latest snapshot that any flow in the table may have been decided by.
     pub fn new(node: &str, last: Epoch) -> Self {
         Self {
             node: node.to_owned(),
@@ -69,9 +69,9 @@ impl Tables {
         }
     }
 
-    /// Applies changes together and says what is not held after it. Removals come first, and objects before those
-    /// that refer to them, so the order given does not matter. A refused object is not held, nor what it was to
-    /// replace.
+    /// Applies changes together and says what is not held after it. Removals come first, and objects before
+    /// those that refer to them, so the order given does not matter. A refused object is not held, nor what
+    /// it was to replace.
     pub fn apply(&mut self, changes: Vec<Change>) -> Vec<Refusal> {
         let mut puts = Vec::new();
         for change in changes {
@@ -80,7 +80,8 @@ impl Tables {
                 Change::Put(object) => puts.push(object),
             }
         }
-        // What is replaced first gives up its address or VNI: another object of this version may take it over.
+        // What is replaced first gives up its address or VNI: another object of this version may take it
+        // over.
         puts.iter().for_each(|object| self.vacate(object));
         puts.sort_by_key(|object| object.key().kind());
         let mut refusals = Vec::new();
@@ -94,8 +95,8 @@ impl Tables {
         refusals
     }
 
-    /// Says how large an inner IP packet fits into a tunnel: the underlay's MTU less 50 (IPv4) or 70 (IPv6) bytes. Until
-    /// then it is 1450.
+    /// Says how large an inner IP packet fits into a tunnel: the underlay's MTU less 50 (IPv4) or 70 (IPv6)
+    /// bytes. Until then it is 1450.
     pub fn set_tunnel_mtu(&mut self, mtu: u16) {
         self.working.set_tunnel_mtu(mtu);
     }
@@ -289,7 +290,8 @@ impl Tables {
         }
     }
 
-    /// Brings the working snapshot's route for a prefix to what counts: a local interface's, else the pushed one.
+    /// Brings the working snapshot's route for a prefix to what counts: a local interface's, else the pushed
+    /// one.
     fn settle_route(&mut self, key: RouteKey) {
         let pushed = || match self.objects.get(&ObjectKey::Route(key)) {
             Some(Object::Route(route)) => Some(route.next_hop.clone()),
@@ -300,8 +302,8 @@ impl Tables {
     }
 }
 
-/// The snapshots that somebody may still use. Whoever lets go of one last frees what it alone has, so that is left to
-/// the agent, not to a worker in the middle of a burst.
+/// The snapshots that somebody may still use. Whoever lets go of one last frees what it alone has, so that is
+/// left to the agent, not to a worker in the middle of a burst.
 #[derive(Debug, Default)]
 struct Published(Vec<Arc<Snapshot>>);
 

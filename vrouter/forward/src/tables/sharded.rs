@@ -6,7 +6,8 @@ use super::shared_map::{Key, SharedMap};
 
 const SHARDS: usize = 256;
 
-/// A hash map in shards. A clone costs one reference; a change copies one shard, and a reference to each other.
+/// A hash map in shards. A clone costs one reference; a change copies one shard, and a reference to each
+/// other.
 #[derive(Debug)]
 pub(super) struct Sharded<K, V> {
     shards: Arc<[SharedMap<K, V>; SHARDS]>,

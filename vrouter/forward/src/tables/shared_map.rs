@@ -48,8 +48,8 @@ impl Key for (Address, u8) {
     }
 }
 
-/// The map: rows in one piece, a power of two of them and at most half in use. A key stands in the row that its hash
-/// says, or in the next free one behind it.
+/// The map: rows in one piece, a power of two of them and at most half in use. A key stands in the row that
+/// its hash says, or in the next free one behind it.
 #[derive(Debug)]
 pub(super) struct SharedMap<K, V> {
     rows: Arc<[Option<(K, V)>]>,

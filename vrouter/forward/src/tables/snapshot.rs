@@ -14,8 +14,8 @@ use super::shared_map::SharedMap;
 use crate::address::Address;
 use crate::frame::PortId;
 
-/// The number of a snapshot. It grows with each, also over restarts; what a flow was decided by is as old as the
-/// epoch it was last checked at. None that is published is zero.
+/// The number of a snapshot. It grows with each, also over restarts; what a flow was decided by is as old as
+/// the epoch it was last checked at. None that is published is zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u32);
 

@@ -1,5 +1,5 @@
-//! What an object must be like to be held. References to nodes and interfaces may dangle: those come and go, and a
-//! packet that meets one is a counted drop.
+//! What an object must be like to be held. References to nodes and interfaces may dangle: those come and go,
+//! and a packet that meets one is a counted drop.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The short way of established flows against the long way: on two equal nodes, the same frames come out the same, and
-//! leave the same behind.
+//! The short way of established flows against the long way: on two equal nodes, the same frames come out the
+//! same, and leave the same behind.
 
 #[path = "../support/mod.rs"]
 mod support;

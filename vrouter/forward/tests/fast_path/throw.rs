@@ -1,4 +1,5 @@
-//! Frames of established connections, nearly all of them with nothing unusual, and the rest with one thing that is.
+//! Frames of established connections, nearly all of them with nothing unusual, and the rest with one thing
+//! that is.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,5 @@
-//! What all tests of this folder share: a small network to test on, and an independent reader of what comes out.
+//! What all tests of this folder share: a small network to test on, and an independent reader of what comes
+//! out.
 #![allow(dead_code, unused_imports)] // Each test file uses its part.
 
 mod network;

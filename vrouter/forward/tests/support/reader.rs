@@ -132,7 +132,8 @@ pub fn only(deliveries: &[Delivery]) -> Read {
     read(&deliveries[0].frame)
 }
 
-/// Puts a datagram's fragments together, in any order, and frames it as one packet; `None` while parts are missing.
+/// Puts a datagram's fragments together, in any order, and frames it as one packet; `None` while parts are
+/// missing.
 pub fn reassemble<'f>(fragments: impl IntoIterator<Item = &'f [u8]>) -> Option<Vec<u8>> {
     let mut pool = IpDefragPool::<(), ()>::new();
     for frame in fragments {

@@ -1,5 +1,5 @@
-//! Many connections while services, members and pods come and go, against a reference model of what established flows
-//! are promised.
+//! Many connections while services, members and pods come and go, against a reference model of what
+//! established flows are promised.
 
 mod model;
 #[path = "../support/mod.rs"]

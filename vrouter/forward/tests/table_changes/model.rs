@@ -1,5 +1,5 @@
-//! What is to happen to connections through services while the tables change: the rules on established flows and
-//! nothing else, in the plainest form.
+//! What is to happen to connections through services while the tables change: the rules on established flows
+//! and nothing else, in the plainest form.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -80,8 +80,8 @@ impl Model {
         self.connections.get(&connection).copied()
     }
 
-    /// A client's packet. What a connection has afterwards is settled, unless one of several is to be chosen: then
-    /// [`Model::chose`] follows.
+    /// A client's packet. What a connection has afterwards is settled, unless one of several is to be chosen:
+    /// then [`Model::chose`] follows.
     pub fn request(&mut self, connection: Connection, request: Request) -> Expected {
         let service = &self.services[connection.service];
         if !service.exists {

@@ -1,6 +1,6 @@
 //! Traffic whose every byte is checked.
 
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, channel};
@@ -10,6 +10,17 @@ use std::time::Duration;
 use super::Namespace;
 
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Does it again where it was interrupted: a socket with a time-out is, by a process that was stopped and goes on
+/// (signal(7)).
+fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
 
 /// The byte at this place of every stream and datagram.
 fn byte_at(place: usize) -> u8 {
@@ -55,7 +66,7 @@ fn check(stream: &mut TcpStream, start: usize, len: usize) {
     let mut buffer = vec![0; 1 << 16];
     while place < start + len {
         let room = buffer.len().min(start + len - place);
-        let count = stream.read(&mut buffer[..room]).unwrap();
+        let count = uninterrupted(|| stream.read(&mut buffer[..room])).unwrap();
         assert!(count > 0, "the stream ended at {place}");
         assert_eq!(buffer[..count], pattern(place, count), "at {place}");
         place += count;
@@ -81,7 +92,7 @@ impl Connection {
             let mut buffer = [0; 4096];
             let mut place = 0;
             loop {
-                let count = stream.read(&mut buffer).unwrap();
+                let count = uninterrupted(|| stream.read(&mut buffer)).unwrap();
                 assert_eq!(buffer[..count], pattern(place, count), "at {place}");
                 place += count;
                 if count == 0 || sender.send(place).is_err() {
@@ -119,8 +130,8 @@ pub fn datagrams(from: &Namespace, to: &Namespace, address: &str, len: usize) {
     let echo = thread::spawn(move || {
         let mut buffer = vec![0; 1 << 16];
         for _ in 0..1 + BATCH * batches {
-            let (count, client) = server.recv_from(&mut buffer).unwrap();
-            server.send_to(&buffer[..count], client).unwrap();
+            let (count, client) = uninterrupted(|| server.recv_from(&mut buffer)).unwrap();
+            uninterrupted(|| server.send_to(&buffer[..count], client)).unwrap();
         }
     });
     let unspecified = if address.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
@@ -133,11 +144,12 @@ pub fn datagrams(from: &Namespace, to: &Namespace, address: &str, len: usize) {
     let mut buffer = vec![0; 1 << 16];
     let mut exchange = |numbers: Range<usize>| {
         for number in numbers.clone() {
-            client.send(&pattern(number, len)).unwrap();
+            uninterrupted(|| client.send(&pattern(number, len))).unwrap();
         }
         for number in numbers {
             let which = format!("datagram {number} of {len} bytes, to {target}");
-            let count = client.recv(&mut buffer).unwrap_or_else(|error| panic!("{which}: {error}"));
+            let count = uninterrupted(|| client.recv(&mut buffer));
+            let count = count.unwrap_or_else(|error| panic!("{which}: {error}"));
             assert_eq!(buffer[..count], pattern(number, len), "{which}");
         }
     };
