@@ -152,7 +152,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn incremental_equals_full(mut data in proptest::collection::vec(any::<u8>(), 20..60), new in any::<[u8; 4]>()) {
+        fn incremental_equals_full(
+            mut data in proptest::collection::vec(any::<u8>(), 20..60),
+            new in any::<[u8; 4]>(),
+        ) {
             data.truncate(data.len() & !1);
             let before = header_checksum(&data);
             let delta = Delta::default().bytes(&data[4..8], &new);
@@ -164,7 +167,10 @@ mod tests {
         }
 
         #[test]
-        fn an_adjustment_is_its_delta(words in proptest::collection::vec(any::<(u16, u16)>(), 0..10), field: u16) {
+        fn an_adjustment_is_its_delta(
+            words in proptest::collection::vec(any::<(u16, u16)>(), 0..10),
+            field: u16,
+        ) {
             let delta = words.iter().fold(Delta::default(), |delta, (old, new)| delta.word(*old, *new));
             let adjustment = Adjustment::from(delta);
             let bytes = field.to_be_bytes();

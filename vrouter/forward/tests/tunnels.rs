@@ -128,6 +128,9 @@ fn vxlan_4_entropy_tells_flows_apart_and_keeps_each_together() {
         // As source ports of the ephemeral range.
         let ports: HashSet<u32> = spread.iter().map(|entropy| 32_768 + entropy % 28_232).collect();
         assert!(ports.len() > 95, "{family:?}: {} ports for 100 flows", ports.len());
+        // As places in a pool of sockets.
+        let sockets: HashSet<u32> = spread.iter().map(|entropy| entropy % 256).collect();
+        assert!(sockets.len() > 74, "{family:?}: {} of 256 sockets for 100 flows", sockets.len());
     }
 }
 

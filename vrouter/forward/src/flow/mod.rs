@@ -33,8 +33,7 @@ pub use table::FlowTable;
 
 pub use decision::Direction;
 pub(crate) use decision::{Actions, Decision, FlowIndex, PackedNextHop};
-pub(crate) use key::PackedKey;
-pub(crate) use key::entropy;
+pub(crate) use key::{PackedKey, entropy};
 pub(crate) use pairs::{NewConnection, NotInstalled};
 pub(crate) use reserve::WorkerFlows;
 pub(crate) use slot::{Adjustments, NewFlow};

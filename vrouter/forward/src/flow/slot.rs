@@ -74,8 +74,9 @@ impl NewFlow {
             _ => return Adjustments::default(),
         };
         let (old, new) = (address.bits(), self.translated.bits());
-        // What IPv4 addresses have in common in their table form makes no difference.
-        let addresses = (0..128).step_by(32).fold(Delta::default(), |delta, shift| {
+        // IPv4 addresses have the rest in common.
+        let width = if address.family() == Family::V4 { 32 } else { 128 };
+        let addresses = (0..width).step_by(32).fold(Delta::default(), |delta, shift| {
             delta.double((old >> shift) as u32, (new >> shift) as u32)
         });
         let endpoints = addresses.word(port, self.translated_port);

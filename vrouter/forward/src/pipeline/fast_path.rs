@@ -28,6 +28,7 @@ pub(super) fn forward_established<Ip: PlainIp>(
     if !slot.has_key_of(&lead.key, Ip::FAMILY) {
         return None;
     }
+    // If the flow was forgotten since the index named it, it was decided at no snapshot's epoch.
     let decision = slot.decision();
     let is_settled = decision.seen.includes(lead.headers.settled);
     if !is_settled || decision.epoch != context.snapshot.epoch().0 || decision.actions == Actions::BOTH {

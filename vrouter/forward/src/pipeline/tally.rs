@@ -52,8 +52,7 @@ impl Tally {
     #[inline(never)]
     fn change_port(&mut self, port: PortId) {
         self.forwarded += u64::from(self.sending.frames);
-        self.sent_to.push(self.sending);
-        self.sending = PortRun { port, ..PortRun::default() };
+        self.sent_to.push(std::mem::replace(&mut self.sending, PortRun { port, ..PortRun::default() }));
     }
 
     /// Notes a frame that leaves by a tunnel.

@@ -166,7 +166,9 @@ mod tests {
                 routes.retain(|(other, _)| *other != net);
             }
             let low16 = u16::from(low);
-            for address in [IpAddr::from([10, 0, low, low]), IpAddr::from([0xfd00, 0, 0, 0, 0, 0, low16, low16])] {
+            let v4 = IpAddr::from([10, 0, low, low]);
+            let v6 = IpAddr::from([0xfd00, 0, 0, 0, 0, 0, low16, low16]);
+            for address in [v4, v6] {
                 prop_assert_eq!(table.lookup(address.into()), naive(&routes, address));
             }
         }

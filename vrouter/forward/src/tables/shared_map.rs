@@ -181,7 +181,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn holds_what_a_plain_map_holds(steps in proptest::collection::vec((any::<u8>(), any::<Option<u32>>()), 0..300)) {
+        fn holds_what_a_plain_map_holds(
+            steps in proptest::collection::vec((any::<u8>(), any::<Option<u32>>()), 0..300),
+        ) {
             let (mut map, mut model) = (SharedMap::default(), BTreeMap::new());
             let mut copies = Vec::new();
             for (key, value) in steps {

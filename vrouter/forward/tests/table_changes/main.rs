@@ -53,9 +53,10 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => Just(None),
     ];
     prop_oneof![
-        12 => (connection.clone(), request).prop_map(|(connection, request)| Step::Request(connection, request)),
+        12 => (connection.clone(), request).prop_map(|(connection, what)| Step::Request(connection, what)),
         6 => connection.prop_map(Step::Answer),
-        3 => (service.clone(), prop::collection::vec(state, PODS)).prop_map(|(at, members)| Step::Members(at, members)),
+        3 => (service.clone(), prop::collection::vec(state, PODS))
+            .prop_map(|(at, members)| Step::Members(at, members)),
         1 => service.prop_map(Step::Delete),
         1 => (0..PODS, 0..NODES).prop_map(|(pod, node)| Step::Move(pod, node)),
     ]
