@@ -4,8 +4,11 @@
 use crate::counters::WorkerCounters;
 use crate::frame::{Frame, Ingress, PortId};
 
+/// As many runs as a burst of the usual size can have at most, so that none has to allocate.
+const RUNS: usize = 256;
+
 /// What a burst adds to its worker's counters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tally {
     received: u64,
     super_frames: u64,
@@ -25,6 +28,18 @@ struct PortRun {
 }
 
 impl Tally {
+    /// Of nothing yet.
+    pub(super) fn new() -> Self {
+        Self {
+            received: 0,
+            super_frames: 0,
+            forwarded: 0,
+            received_from: Vec::with_capacity(RUNS),
+            sent_to: Vec::with_capacity(RUNS),
+            sending: PortRun::default(),
+        }
+    }
+
     /// Notes frames that came in at one ingress.
     pub(super) fn received(&mut self, ingress: Ingress, received: &[Frame]) {
         let (frames, bytes) = (received.len() as u32, received.iter().map(|frame| frame.len() as u64).sum());

@@ -53,7 +53,7 @@ impl Worker {
             made: Vec::new(),
             drops: DropSample::new(),
             leads: Leads::default(),
-            tally: Tally::default(),
+            tally: Tally::new(),
         }
     }
 
