@@ -39,7 +39,7 @@ impl Round {
         Self { bursts: bursts.collect() }
     }
 
-    /// How long so many packets take, by rounds of which only [`Round::process`] is measured.
+    /// How long so many packets take, by rounds of which only the router's part is measured.
     pub fn time(&mut self, packets: u64, traffic: &mut impl Traffic, lane: &mut Lane) -> Duration {
         let rounds = packets.div_ceil(ROUND as u64);
         let measured: Duration = (0..rounds).map(|_| self.take(traffic, lane)).sum();
