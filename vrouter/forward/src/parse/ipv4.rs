@@ -5,9 +5,9 @@ use vrouter_objects::{DropReason, IpProtocol};
 use super::{Fragment, Packet, Transport, check_addresses, read_u16, transport};
 use crate::address::{Address, Family};
 
-const MIN_HEADER: usize = 20;
-const MORE_FRAGMENTS: u16 = 0x2000;
-const OFFSET_MASK: u16 = 0x1fff;
+pub(super) const MIN_HEADER: usize = 20;
+pub(super) const MORE_FRAGMENTS: u16 = 0x2000;
+pub(super) const OFFSET_MASK: u16 = 0x1fff;
 const MAX_DATAGRAM: usize = 65_535;
 
 pub(super) fn parse(frame: &[u8], ip: usize) -> Result<Packet, DropReason> {

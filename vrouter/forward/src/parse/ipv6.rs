@@ -5,7 +5,7 @@ use vrouter_objects::{DropReason, IpProtocol};
 use super::{Fragment, Packet, Transport, check_addresses, read_u16, read_u32, transport};
 use crate::address::{Address, Family};
 
-const HEADER_LEN: usize = 40;
+pub(super) const HEADER_LEN: usize = 40;
 /// Nobody sends more; a chain without end costs time.
 const MAX_EXTENSIONS: usize = 8;
 const MAX_DATAGRAM: usize = 65_535;

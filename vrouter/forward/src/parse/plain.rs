@@ -10,8 +10,8 @@ use vrouter_objects::IpProtocol;
 
 use super::head::{Head, get_double, get_word};
 use super::transport::{TCP_HEADER, UDP_HEADER};
-use super::{ETHERNET_HEADER, Fragment, Packet, TcpFlags, Transport, check_addresses, ethernet};
-use crate::address::Family;
+use super::{ETHERNET_HEADER, Fragment, Packet, TcpFlags, Transport, check_addresses, ethernet, ipv4, ipv6};
+use crate::address::{Address, Family};
 use crate::flow::{FlowKey, Seen};
 use crate::frame::Frame;
 
@@ -163,14 +163,14 @@ pub(crate) fn plain_ports<Ip: PlainIp>(head: &Head) -> u32 {
 
 /// The first byte of an IPv4 header without options.
 const VERSION_4_FIVE_WORDS: u8 = 0x45;
-/// "More fragments" and the offset: any of them makes a fragment.
-const FRAGMENT_MASK: u16 = 0x3fff;
-/// What stands above an IPv4 address in its table form.
-const V4_MAPPED: u64 = 0xffff << 32;
+/// Any of these bits makes a fragment.
+const FRAGMENT_MASK: u16 = ipv4::MORE_FRAGMENTS | ipv4::OFFSET_MASK;
+/// What stands above an IPv4 address in the lower half of its table form; the upper half is zero.
+const V4_MAPPED: u64 = Address::V4_UNSPECIFIED.bits() as u64;
 
 impl PlainIp for PlainV4 {
     const FAMILY: Family = Family::V4;
-    const LEN: usize = 20;
+    const LEN: usize = ipv4::MIN_HEADER;
     const HOPS: usize = 8;
     const SOURCE: usize = 12;
     const ADDRESS: usize = 4;
@@ -185,13 +185,13 @@ impl PlainIp for PlainV4 {
     #[inline(always)]
     fn addresses(head: &Head) -> Option<[u64; 4]> {
         let address = |at| V4_MAPPED | u64::from(get_double(head, ETHERNET_HEADER + at));
-        Some([0, address(12), 0, address(16)])
+        Some([0, address(Self::SOURCE), 0, address(Self::SOURCE + Self::ADDRESS)])
     }
 }
 
 impl PlainIp for PlainV6 {
     const FAMILY: Family = Family::V6;
-    const LEN: usize = 40;
+    const LEN: usize = ipv6::HEADER_LEN;
     const HOPS: usize = 7;
     const SOURCE: usize = 8;
     const ADDRESS: usize = 16;

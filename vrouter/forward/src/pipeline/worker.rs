@@ -14,7 +14,7 @@ use super::tally::Tally;
 use super::{Burst, Context, DroppedPacket, Outcome, Shared, arp};
 use crate::address::Family;
 use crate::counters::WorkerCounters;
-use crate::flow::{WorkerFlows, tenths};
+use crate::flow::{FlowTable, WorkerFlows, tenths};
 use crate::frame::{CountedAs, Egress, Frame, Ingress, PortId, Time};
 use crate::observer::{Event, Observer};
 use crate::parse::{PlainIp, PlainV4, PlainV6};
@@ -83,10 +83,9 @@ impl Worker {
         observer: &mut O,
     ) {
         let context = Context { now, tenths: tenths(now), snapshot };
-        let mut leads = std::mem::take(&mut self.leads);
-        leads.follow(context, &self.shared.flows, &burst.frames, &mut self.tally);
-        self.process_led(context, &leads, burst, observer);
-        self.leads = leads;
+        self.process_led(context, burst, observer, |leads, flows, frames, tally| {
+            leads.follow(context, flows, frames, tally);
+        });
     }
 
     /// [`Worker::process`], the long way for every frame: the measure of what the short way does.
@@ -99,19 +98,22 @@ impl Worker {
         observer: &mut O,
     ) {
         let context = Context { now, tenths: tenths(now), snapshot };
-        let mut leads = std::mem::take(&mut self.leads);
-        leads.follow_none(&burst.frames, &mut self.tally);
-        self.process_led(context, &leads, burst, observer);
-        self.leads = leads;
+        self.process_led(context, burst, observer, |leads, _, frames, tally| {
+            leads.follow_none(frames, tally);
+        });
     }
 
+    /// Takes a burst through the router as its frames are led.
+    #[inline(always)]
     fn process_led<O: Observer>(
         &mut self,
         context: Context<'_>,
-        leads: &Leads,
         burst: &mut Burst,
         observer: &mut O,
+        lead: impl FnOnce(&mut Leads, &FlowTable, &[Frame], &mut Tally),
     ) {
+        let mut leads = std::mem::take(&mut self.leads);
+        lead(&mut leads, &self.shared.flows, &burst.frames, &mut self.tally);
         burst.frames.iter().for_each(|frame| observer.observe(Event::Received(frame)));
         self.tally.settle_received(&self.shared.counters[self.id]);
         let Burst { frames, spare } = burst;
@@ -127,6 +129,7 @@ impl Worker {
             }
             frames = rest;
         }
+        self.leads = leads;
         self.tally.settle(&self.shared.counters[self.id]);
         for frame in self.made.iter().filter(|frame| frame.counted_as == CountedAs::Made) {
             observer.observe(Event::Made(frame));
