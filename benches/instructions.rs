@@ -14,7 +14,7 @@ const BURST: usize = 64;
 const FLOWS: usize = 1_000;
 
 /// The cases by name, each with what is counted.
-const CASES: [(&str, fn()); 10] = [
+const CASES: [(&str, fn()); 11] = [
     ("established-nat-10-services", || established(services(10), Direction::Both)),
     ("established-nat-10000-services", || established(services(10_000), Direction::Both)),
     ("established-nat-forward", || established(services(10), Direction::Forward)),
@@ -26,6 +26,7 @@ const CASES: [(&str, fn()); 10] = [
     ("established-nat-to-tunnel", || established(across(services(10)), Direction::Forward)),
     ("established-nat-from-tunnel", || established(across(services(10)), Direction::Reply)),
     ("flow-setup", || flow_setup(services(10))),
+    ("flow-setup-plain", || flow_setup(Layout { target: Target::Members, ..services(10) })),
     ("flow-setup-to-tunnel", || flow_setup(across(services(10)))),
 ];
 

@@ -5,9 +5,9 @@ use std::hint::black_box;
 use std::net::IpAddr;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use vrouter_benches::{Layout, Random, Site};
+use vrouter_benches::{Layout, Random, SERVICE_PORT, Site};
 use vrouter_forward::Address;
-use vrouter_objects::{IpNet, NextHop, Object, Route, RouteKey, RouterId, VrfId};
+use vrouter_objects::{IpNet, IpProtocol, NextHop, Object, Route, RouteKey, RouterId, VrfId};
 
 /// Lookups go round over so many addresses.
 const ADDRESSES: usize = 1 << 16;
@@ -68,8 +68,10 @@ fn floating_ips(criterion: &mut Criterion) {
         let addresses = shuffled(services, |number| site.service_address(number));
         let mut turn = addresses.iter().cycle();
         criterion.bench_function(&format!("lookup/floating-ips/{services}"), |bencher| {
-            bencher
-                .iter(|| turn.next().map(|address| black_box(snapshot.fip_at(vrf(SERVICE_VRF), *address))));
+            let fip_at = |address: &Address| {
+                snapshot.fip_at(vrf(SERVICE_VRF), *address, IpProtocol::TCP, SERVICE_PORT)
+            };
+            bencher.iter(|| turn.next().map(|address| black_box(fip_at(address))));
         });
     }
 }

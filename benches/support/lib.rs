@@ -30,7 +30,7 @@ pub use newcomers::Newcomers;
 pub use random::Random;
 pub use round::{ROUND, Round, Traffic};
 pub use router::Router;
-pub use site::{Layout, Place, Site, Target};
+pub use site::{Layout, Place, SERVICE_PORT, Site, Target};
 pub use template::{Host, Template};
 
 /// How many flow slots a node has where nobody configured it.

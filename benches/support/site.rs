@@ -57,7 +57,7 @@ pub struct Site {
 }
 
 /// The port of every service.
-const SERVICE_PORT: u16 = 80;
+pub const SERVICE_PORT: u16 = 80;
 /// The port of the first service's members.
 const FIRST_TARGET_PORT: usize = 8_000;
 /// The client uses the ports from this one on.

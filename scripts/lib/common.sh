@@ -40,6 +40,19 @@ need_commands() {
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
+# need_without_service COMMAND=PACKAGE...: installs packages, but not to have their services run.
+need_without_service() (
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        trap 'rm -f "$policy"' EXIT
+        trap 'exit 130' INT
+        trap 'exit 143' TERM HUP
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod +x "$policy"
+    fi
+    need_commands "$@"
+)
+
 need_lab_commands() {
     need_commands ip=iproute2 bridge=iproute2 nft=nftables sysctl=procps setsid=util-linux "$@"
 }

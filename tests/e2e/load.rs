@@ -1,20 +1,25 @@
 //! A steady load that other things happen under.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use vrouter_tests::command::Running;
 use vrouter_tests::lab::{Lab, Place};
-use vrouter_tests::report::{Load, Tally};
+use vrouter_tests::report::{Knock, Load, Outcome, Tally};
 
-/// Requests that run from a pod to a Service.
+/// Requests that run from one place to another.
 pub struct Requests(Running);
 
 impl Requests {
-    /// Starts them.
+    /// Starts them in a pod.
     pub fn start(lab: &Lab, pod: &str, target: SocketAddr) -> Result<Self> {
-        lab.start_probe(Place::Pod(pod), &["load", &target.to_string()]).map(Self)
+        Self::from(lab, Place::Pod(pod), target)
+    }
+
+    /// Starts them anywhere.
+    pub fn from(lab: &Lab, from: Place, target: SocketAddr) -> Result<Self> {
+        lab.start_probe(from, &["load", &target.to_string()]).map(Self)
     }
 
     /// Ends them; none may have failed, and no connection may have been answered by two pods.
@@ -39,9 +44,74 @@ pub fn all_answered(what: &str, tally: &Tally) -> Result<()> {
 
 /// Asks so many times, each on a connection of its own; all must be answered.
 pub fn ask(lab: &Lab, pod: &str, target: SocketAddr, count: u64) -> Result<Tally> {
-    let (target, count) = (target.to_string(), count.to_string());
-    let words = ["requests", &target, "--count", &count, "--parallel", "16"];
-    let tally = lab.probe(Place::Pod(pod), &words)?;
-    all_answered(&format!("requests to {target}"), &tally)?;
+    ask_from(lab, Place::Pod(pod), Protocol::Tcp, target, count)
+}
+
+/// A protocol of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP.
+    Tcp,
+    /// A datagram, answered by one.
+    Udp,
+}
+
+impl Protocol {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::Tcp, Self::Udp];
+
+    /// As the probe takes it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+/// Asks so many times, each from a port of its own; all must be answered.
+pub fn ask_from(lab: &Lab, from: Place, protocol: Protocol, target: SocketAddr, count: u64) -> Result<Tally> {
+    let (text, count) = (target.to_string(), count.to_string());
+    let words = ["requests", &text, "--protocol", protocol.word(), "--count", &count, "--parallel", "16"];
+    let tally = lab.probe(from, &words)?;
+    all_answered(&format!("{protocol:?} requests from {from:?} to {target}"), &tally)?;
     Ok(tally)
+}
+
+/// The same; and all who answer must have seen the client at this address.
+pub fn ask_seen_as(
+    lab: &Lab,
+    from: Place,
+    protocol: Protocol,
+    target: SocketAddr,
+    client: IpAddr,
+) -> Result<Tally> {
+    let tally = ask_from(lab, from, protocol, target, 12)?;
+    let seen: Vec<_> = tally.clients.keys().copied().collect();
+    ensure!(seen == [client], "{from:?} to {target}: seen as {seen:?}, not as {client}");
+    Ok(tally)
+}
+
+/// Who answered.
+pub fn members(tally: &Tally) -> Vec<&str> {
+    tally.members.keys().map(String::as_str).collect()
+}
+
+/// How a port answers.
+pub fn knock(lab: &Lab, from: Place, protocol: Protocol, target: SocketAddr) -> Result<Outcome> {
+    let words = ["knock", &target.to_string(), "--protocol", protocol.word(), "--patience", "700"];
+    Ok(lab.probe::<Knock>(from, &words)?.outcome)
+}
+
+/// A port must answer like this.
+pub fn expect(
+    lab: &Lab,
+    from: Place,
+    protocol: Protocol,
+    target: SocketAddr,
+    outcome: Outcome,
+) -> Result<()> {
+    let found = knock(lab, from, protocol, target)?;
+    ensure!(found == outcome, "{protocol:?} from {from:?} to {target}: {found:?}, not {outcome:?}");
+    Ok(())
 }

@@ -7,16 +7,24 @@
 mod away;
 mod cni;
 mod controller;
+mod frontends;
 mod group;
+mod host;
 mod input;
 mod interop;
 mod load;
 mod malformed;
+mod paths;
 mod pods;
+mod policies;
+mod presence;
 mod restart;
+mod rollout;
 mod services;
 mod speed;
 mod tunnels;
+mod tutorials;
+mod way;
 mod wire;
 
 use std::process::ExitCode;
@@ -34,6 +42,12 @@ fn main() -> ExitCode {
     let groups = [
         pods::GROUP,
         services::GROUP,
+        tutorials::GROUP,
+        frontends::GROUP,
+        policies::GROUP,
+        host::GROUP,
+        paths::GROUP,
+        presence::GROUP,
         interop::GROUP,
         wire::GROUP,
         controller::GROUP,
@@ -43,6 +57,7 @@ fn main() -> ExitCode {
         cni::GROUP,
         speed::GROUP,
         restart::GROUP,
+        rollout::GROUP,
     ];
     let trials = groups.into_iter().flat_map(group::Group::trials);
     let trials = trials.map(|trial| trial.with_ignored_flag(!is_root)).collect();

@@ -111,6 +111,10 @@ pub enum Place<'a> {
     Node(&'a str),
     /// On the outside client.
     Client,
+    /// On the other outside client.
+    SecondClient,
+    /// On a host beyond the nodes' own network.
+    Internet,
 }
 
 /// A lab.
@@ -192,6 +196,11 @@ impl Lab {
         self.change(&["scale", deployment, &replicas.to_string()])
     }
 
+    /// Replaces a Deployment's pods.
+    pub fn restart(&self, deployment: &str) -> Result<()> {
+        self.change(&["restart", deployment])
+    }
+
     /// Stops a node's vRouter or the controller in an orderly way.
     pub fn stop(&self, what: &str) -> Result<()> {
         self.change(&["stop", what])
@@ -259,6 +268,46 @@ impl Lab {
         Ok(SocketAddr::new(address, port))
     }
 
+    /// A Service's load balancer's address of one family, with a port.
+    pub fn ingress(&self, service: &str, family: Family, port: u16) -> Result<SocketAddr> {
+        let addresses = self.service(service)?.ingress_ips;
+        let address = family.pick(&addresses);
+        let address =
+            address.ok_or_else(|| anyhow!("service {service}: no {family:?} among {addresses:?}"))?;
+        Ok(SocketAddr::new(address, port))
+    }
+
+    /// The port at every node that stands for a Service's port.
+    pub fn node_port(&self, service: &str, protocol: &str, port: u16) -> Result<u16> {
+        let ports = self.service(service)?.ports;
+        let found =
+            ports.iter().find(|it| it.port == u64::from(port) && it.protocol.eq_ignore_ascii_case(protocol));
+        let found = found.and_then(|it| it.node_port?.try_into().ok());
+        found.ok_or_else(|| anyhow!("service {service}: no node port for {port}/{protocol} in {ports:?}"))
+    }
+
+    /// The address of one family that somebody in a place speaks from.
+    pub fn address(&self, place: Place, family: Family) -> Result<IpAddr> {
+        let status = self.status()?;
+        let addresses = match place {
+            Place::Pod(pod) => return self.pod_address(pod, family),
+            Place::Node(name) => {
+                status.nodes.into_iter().find(|node| node.name == name).map(|node| node.addresses)
+            }
+            Place::Client => Some(status.client.addresses),
+            Place::SecondClient => Some(status.client2.addresses),
+            Place::Internet => Some(status.internet.addresses),
+        };
+        let address = addresses.and_then(|addresses| family.pick(&addresses));
+        address.ok_or_else(|| anyhow!("{place:?} has no {family:?} address"))
+    }
+
+    /// Runs `ip` on the router that joins the nodes' network and what is beyond.
+    pub fn router(&self, words: &[&str]) -> Result<Finished> {
+        let netns = format!("vrl-{}-underlay", self.name);
+        run(Command::new("ip").args(["-n", &netns]).args(words), b"", ASKING)?.success()
+    }
+
     /// A command that will run in a place.
     pub fn command(&self, place: Place, words: &[&str]) -> Command {
         let mut command = self.programs.lab(&self.name);
@@ -266,6 +315,8 @@ impl Lab {
             Place::Pod(pod) => command.args(["exec", &format!("default/{pod}")]),
             Place::Node(node) => command.args(["node", node]),
             Place::Client => command.arg("client"),
+            Place::SecondClient => command.arg("client2"),
+            Place::Internet => command.arg("internet"),
         };
         command.arg("--").args(words);
         command

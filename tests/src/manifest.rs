@@ -57,6 +57,26 @@ fn pod(name: &str, node: &str, container: Value) -> Value {
     })
 }
 
+/// A pod that shares its node's network.
+pub fn on_host_network(mut pod: Value) -> Value {
+    pod["spec"]["hostNetwork"] = json!(true);
+    pod
+}
+
+/// A pod that belongs to an app, besides being itself.
+pub fn of_app(app: &str, mut pod: Value) -> Value {
+    pod["metadata"]["labels"] = json!({"app": app});
+    pod
+}
+
+/// An object with more fields in its spec.
+pub fn with_spec(mut object: Value, fields: Value) -> Value {
+    if let (Value::Object(spec), Value::Object(fields)) = (&mut object["spec"], fields) {
+        spec.extend(fields);
+    }
+    object
+}
+
 /// A pod with addresses of its own choosing.
 pub fn with_addresses(mut pod: Value, addresses: &str) -> Value {
     pod["metadata"]["annotations"] = json!({"vrouter.dev/ip-addresses": addresses});

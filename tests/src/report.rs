@@ -1,6 +1,7 @@
 //! What `vrouter-probe` prints, as JSON.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,8 @@ pub struct Tally {
     pub resets: u64,
     /// Answers by pod.
     pub members: BTreeMap<String, u64>,
+    /// Answers by the address that the pod saw its client at.
+    pub clients: BTreeMap<IpAddr, u64>,
     /// The first few errors.
     pub errors: Vec<String>,
 }
@@ -33,6 +36,38 @@ pub struct Load {
     pub moved: u64,
     /// Kept connections that the server asked to close, and that were opened anew.
     pub closed: u64,
+}
+
+/// What came of a load that wrk made.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wrk {
+    /// Requests that were answered.
+    pub requests: u64,
+    /// Connections that failed to open.
+    pub connect: u64,
+    /// Answers that failed to come.
+    pub read: u64,
+    /// Requests that failed to go.
+    pub write: u64,
+    /// Answers other than 200.
+    pub status: u64,
+    /// Requests that took too long.
+    pub timeout: u64,
+}
+
+/// Questions sent from one socket, one at a time.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Steady {
+    /// How many were sent.
+    pub sent: u64,
+    /// How many were answered in time.
+    pub answered: u64,
+    /// The most in a row that were not.
+    pub unanswered_in_a_row: u64,
+    /// Answers by pod.
+    pub members: BTreeMap<String, u64>,
+    /// Answers by the address that the pod saw its client at.
+    pub clients: BTreeMap<IpAddr, u64>,
 }
 
 /// Datagrams sent to an echo server.

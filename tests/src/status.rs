@@ -9,6 +9,12 @@ use serde::Deserialize;
 pub struct LabStatus {
     /// The nodes.
     pub nodes: Vec<Node>,
+    /// A client outside.
+    pub client: Outside,
+    /// Another one.
+    pub client2: Outside,
+    /// A host beyond the nodes' own network.
+    pub internet: Outside,
     /// The pods.
     pub pods: Vec<Pod>,
     /// The Services.
@@ -20,8 +26,17 @@ pub struct LabStatus {
 pub struct Node {
     /// Its name.
     pub name: String,
-    /// Its underlay address.
+    /// The end of its tunnels.
     pub address: IpAddr,
+    /// All its addresses, IPv4 first.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Somebody outside the cluster.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Outside {
+    /// Its addresses, IPv4 first.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// A pod.
@@ -49,6 +64,26 @@ pub struct Service {
     /// Its addresses, IPv4 first.
     #[serde(rename = "clusterIPs")]
     pub cluster_ips: Vec<IpAddr>,
+    /// Its load balancer's addresses, IPv4 first.
+    #[serde(rename = "ingressIPs")]
+    pub ingress_ips: Vec<IpAddr>,
+    /// Its ports.
+    pub ports: Vec<ServicePort>,
+    /// Where nodes tell whether they have members of their own.
+    #[serde(rename = "healthCheckNodePort")]
+    pub health_check_node_port: Option<u64>,
+}
+
+/// A port of a Service, with whatever numbers somebody wrote.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServicePort {
+    /// The port.
+    pub port: u64,
+    /// Its protocol.
+    pub protocol: String,
+    /// The port at every node that leads to the same members.
+    pub node_port: Option<u64>,
 }
 
 /// `vrctl status -o json` of a node.

@@ -56,6 +56,15 @@ impl Tunnelled {
     }
 }
 
+/// Where a frame's packet goes; `None`: it is no IP packet.
+pub fn destination(frame: &[u8]) -> Option<IpAddr> {
+    match SlicedPacket::from_ethernet(frame).ok()?.net? {
+        NetSlice::Ipv4(ip) => Some(ip.header().destination_addr().into()),
+        NetSlice::Ipv6(ip) => Some(ip.header().destination_addr().into()),
+        NetSlice::Arp(_) => None,
+    }
+}
+
 /// The addresses, ports and payload of a UDP datagram that came whole; `None`: the frame is something else.
 pub fn udp(frame: &[u8]) -> Option<(IpAddr, IpAddr, u16, u16, Vec<u8>)> {
     let packet = SlicedPacket::from_ethernet(frame).ok()?;

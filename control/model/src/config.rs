@@ -1,12 +1,13 @@
-//! The cluster's default networks.
+//! The cluster's default networks, and what Services may be given.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use vrouter_objects::{Vni, VrfId};
+use vrouter_objects::{NetworkKind, Vni, VrfId};
 
 use crate::family::{self, Family};
+use crate::node_port::NodePortRange;
 use crate::{ModelError, NamespacedName};
 
 /// A virtual network, with its routing instance: the two are one to one.
@@ -18,7 +19,7 @@ pub struct VirtualNetwork {
     pub vrf: VrfId,
     /// What marks its packets between nodes.
     pub vni: Vni,
-    /// Its prefixes, at most one per family; the first one's family is the primary.
+    /// Its prefixes, at most one per family; the first one's family is the primary. The fabric has none of its own.
     pub prefixes: Vec<IpNet>,
     /// What its addresses are for.
     pub role: NetworkRole,
@@ -31,6 +32,18 @@ pub enum NetworkRole {
     Pods,
     /// Virtual addresses of services; it has no gateway, as no interface is in it.
     Services,
+    /// The nodes' own, and all that are beyond them.
+    Fabric,
+}
+
+impl NetworkRole {
+    /// What such a network is to a node.
+    pub const fn kind(self) -> NetworkKind {
+        match self {
+            Self::Pods | Self::Services => NetworkKind::Overlay,
+            Self::Fabric => NetworkKind::Fabric,
+        }
+    }
 }
 
 impl VirtualNetwork {
@@ -43,7 +56,7 @@ impl VirtualNetwork {
     pub fn gateway(&self, prefix: IpNet) -> Option<IpAddr> {
         match self.role {
             NetworkRole::Pods => Some(family::address(prefix.into(), family::number(prefix.network()) + 1)),
-            NetworkRole::Services => None,
+            NetworkRole::Services | NetworkRole::Fabric => None,
         }
     }
 
@@ -87,19 +100,38 @@ pub struct ModelConfig {
     pub pods: VirtualNetwork,
     /// `default/default-servicenetwork`, which every pod network reaches.
     pub services: VirtualNetwork,
+    /// `default/ip-fabric`: the nodes themselves, and whoever is beyond them.
+    pub fabric: VirtualNetwork,
+    /// The ports that Services may have at the nodes' addresses.
+    pub node_ports: NodePortRange,
+    /// Where Services of type LoadBalancer get their addresses from, in order of preference; empty: somebody else
+    /// gives them.
+    pub load_balancer_pool: Vec<IpNet>,
     block_lengths: [u8; 2],
 }
 
 /// The namespace of the cluster's own networks.
 const NETWORK_NAMESPACE: &str = "default";
 
+/// The VNI of each network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NetworkVnis {
+    /// Of the pod network.
+    pub pods: Vni,
+    /// Of the service network.
+    pub services: Vni,
+    /// Of the fabric.
+    pub fabric: Vni,
+}
+
 impl ModelConfig {
     /// A cluster with these networks; each node gets a block of these lengths (IPv4, IPv6) out of the pod prefixes.
+    /// It has the usual node ports and no load-balancer pool.
     pub fn new(
         pod_prefixes: Vec<IpNet>,
         service_prefixes: Vec<IpNet>,
         [v4_block, v6_block]: [u8; 2],
-        [pod_vni, service_vni]: [Vni; 2],
+        vnis: NetworkVnis,
     ) -> Result<Self, ModelError> {
         let pod_prefixes = one_per_family("pod network", pod_prefixes)?;
         let service_prefixes = one_per_family("service network", service_prefixes)?;
@@ -111,32 +143,68 @@ impl ModelConfig {
             }
             check_block_length(pods, [v4_block, v6_block][index(pods.into())])?;
         }
-        if pod_vni == service_vni {
-            return Err(ModelError::SharedVni(pod_vni.get()));
-        }
         let network = |name, vrf: u32, vni, prefixes, role| VirtualNetwork {
             name: NamespacedName::new(NETWORK_NAMESPACE, name),
-            vrf: VrfId::new(vrf).expect("any number but 0 is a VRF id, and these are 1 and 2"),
+            vrf: VrfId::new(vrf).expect("any number but 0 is a VRF id, and these are 1, 2 and 3"),
             vni,
             prefixes,
             role,
         };
-        let (pods, services) = (NetworkRole::Pods, NetworkRole::Services);
-        Ok(Self {
-            pods: network("default-podnetwork", 1, pod_vni, pod_prefixes, pods),
-            services: network("default-servicenetwork", 2, service_vni, service_prefixes, services),
+        let (pods, services, fabric) = (NetworkRole::Pods, NetworkRole::Services, NetworkRole::Fabric);
+        let config = Self {
+            pods: network("default-podnetwork", 1, vnis.pods, pod_prefixes, pods),
+            services: network("default-servicenetwork", 2, vnis.services, service_prefixes, services),
+            fabric: network("ip-fabric", 3, vnis.fabric, Vec::new(), fabric),
+            node_ports: NodePortRange::default(),
+            load_balancer_pool: Vec::new(),
             block_lengths: [v4_block, v6_block],
-        })
+        };
+        config.check_vnis()?;
+        Ok(config)
+    }
+
+    /// The same cluster with these node ports.
+    pub fn with_node_ports(self, node_ports: NodePortRange) -> Self {
+        Self { node_ports, ..self }
+    }
+
+    /// The same cluster with these addresses for Services of type LoadBalancer.
+    pub fn with_load_balancer_pool(self, pool: Vec<IpNet>) -> Result<Self, ModelError> {
+        let pool: Vec<IpNet> = pool.into_iter().map(|prefix| prefix.trunc()).collect();
+        for (i, &prefix) in pool.iter().enumerate() {
+            let others = self.networks().into_iter().flat_map(|network| &network.prefixes);
+            if let Some(&other) = others.chain(&pool[..i]).find(|other| overlap(**other, prefix)) {
+                return Err(ModelError::PoolOverlap { prefix, other });
+            }
+        }
+        Ok(Self { load_balancer_pool: pool, ..self })
     }
 
     /// All networks.
-    pub fn networks(&self) -> [&VirtualNetwork; 2] {
-        [&self.pods, &self.services]
+    pub fn networks(&self) -> [&VirtualNetwork; 3] {
+        [&self.pods, &self.services, &self.fabric]
+    }
+
+    /// The network that an address is in, as far as the cluster knows: what is no pod's and no service's is beyond.
+    pub fn network_of(&self, address: IpAddr) -> &VirtualNetwork {
+        let inside = [&self.pods, &self.services].into_iter().find(|network| network.contains(address));
+        inside.unwrap_or(&self.fabric)
     }
 
     /// The length of a node's block of this family.
     pub fn block_length(&self, family: Family) -> u8 {
         self.block_lengths[index(family)]
+    }
+
+    fn check_vnis(&self) -> Result<(), ModelError> {
+        let networks = self.networks();
+        for (i, network) in networks.iter().enumerate() {
+            if let Some(other) = networks[..i].iter().find(|other| other.vni == network.vni) {
+                let names = [other.name.clone(), network.name.clone()];
+                return Err(ModelError::SharedVni { vni: network.vni.get(), networks: names });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -177,9 +245,14 @@ fn check_block_length(prefix: IpNet, length: u8) -> Result<(), ModelError> {
 mod tests {
     use super::*;
 
+    fn vnis(numbers: [u32; 3]) -> NetworkVnis {
+        let [pods, services, fabric] = numbers.map(|number| Vni::new(number).unwrap());
+        NetworkVnis { pods, services, fabric }
+    }
+
     fn config(pods: &[&str], services: &[&str], blocks: [u8; 2]) -> Result<ModelConfig, ModelError> {
         let parse = |list: &[&str]| list.iter().map(|prefix| prefix.parse().unwrap()).collect();
-        ModelConfig::new(parse(pods), parse(services), blocks, [Vni::new(1).unwrap(), Vni::new(2).unwrap()])
+        ModelConfig::new(parse(pods), parse(services), blocks, vnis([1, 2, 3]))
     }
 
     #[test]
@@ -192,6 +265,41 @@ mod tests {
             (&["fd00::/64"], &["10.96.0.0/12"], [24, 64], "from /65 to /127"),
         ] {
             let error = config(pods, services, blocks).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_network_has_a_vni_of_its_own() {
+        let prefixes = |prefix: &str| vec![prefix.parse().unwrap()];
+        for (numbers, names) in [
+            ([7, 7, 3], "default/default-podnetwork and default/default-servicenetwork"),
+            ([1, 7, 7], "default/default-servicenetwork and default/ip-fabric"),
+        ] {
+            let config = ModelConfig::new(
+                prefixes("10.244.0.0/16"),
+                prefixes("10.96.0.0/12"),
+                [24, 64],
+                vnis(numbers),
+            );
+            assert_eq!(config.unwrap_err().to_string(), format!("{names} share VNI 7"));
+        }
+    }
+
+    #[test]
+    fn a_pool_is_apart_from_everything_else() {
+        let config = config(&["10.244.0.0/16"], &["10.96.0.0/12"], [24, 64]).unwrap();
+        let with = |pool: &[&str]| {
+            let pool = pool.iter().map(|prefix| prefix.parse().unwrap()).collect();
+            config.clone().with_load_balancer_pool(pool)
+        };
+        with(&["192.0.2.0/24", "2001:db8::/64", "198.51.100.7/32"]).unwrap();
+        for (pool, part) in [
+            (&["10.244.7.0/24"][..], "10.244.7.0/24 overlaps 10.244.0.0/16"),
+            (&["10.0.0.0/8"], "overlaps"),
+            (&["192.0.2.0/24", "192.0.2.128/25"], "192.0.2.128/25 overlaps 192.0.2.0/24"),
+        ] {
+            let error = with(pool).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
     }

@@ -3,6 +3,8 @@
 use ipnet::IpNet;
 use thiserror::Error;
 
+use crate::NamespacedName;
+
 /// Why a model cannot be set up. Faults in Kubernetes objects are never errors but [`Problem`](crate::Problem)s.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
@@ -31,8 +33,21 @@ pub enum ModelError {
         services: IpNet,
     },
     /// Each network is marked by a VNI of its own.
-    #[error("pod and service network share VNI {0}")]
-    SharedVni(u32),
+    #[error("{} and {} share VNI {vni}", networks[0], networks[1])]
+    SharedVni {
+        /// The VNI.
+        vni: u32,
+        /// Those that share it.
+        networks: [NamespacedName; 2],
+    },
+    /// An address of the load-balancer pool is a Service's and nothing else.
+    #[error("load-balancer pool: {prefix} overlaps {other}")]
+    PoolOverlap {
+        /// The prefix of the pool.
+        prefix: IpNet,
+        /// Of a network, or of the pool itself.
+        other: IpNet,
+    },
     /// A node's block is a part of the pod prefix that holds some pods.
     #[error(
         "node block length /{length} does not fit pod prefix {prefix}: it must be from /{least} to /{most}"

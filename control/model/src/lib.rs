@@ -10,6 +10,7 @@
 //! the process (ids, addresses, attachments) is its [`State`].
 
 mod allocate;
+mod claim;
 mod config;
 mod contrail;
 mod document;
@@ -20,11 +21,12 @@ mod kube;
 mod model;
 mod multimap;
 mod name;
+mod node_port;
 mod problem;
 mod tables;
 
 pub use allocate::{State, StateChange};
-pub use config::{ModelConfig, VirtualNetwork};
+pub use config::{ModelConfig, NetworkVnis, VirtualNetwork};
 pub use document::{Document, DocumentKind, Selection};
 pub use error::ModelError;
 pub use family::Family;
@@ -32,5 +34,6 @@ pub use index::{Attachment, Origin};
 pub use kube::{Kind, KubeObject, ObjectRef};
 pub use model::{Model, Settlement};
 pub use name::NamespacedName;
+pub use node_port::NodePortRange;
 pub use problem::{Finding, Problem};
 pub use tables::{Change, Layer};

@@ -20,9 +20,10 @@ impl<K: Ord, V: Ord> Multimap<K, V> {
     }
 
     /// Takes a value from a key.
-    pub fn remove<Q: Ord + ?Sized>(&mut self, key: &Q, value: &V)
+    pub fn remove<Q: Ord + ?Sized, W: Ord + ?Sized>(&mut self, key: &Q, value: &W)
     where
         K: Borrow<Q>,
+        V: Borrow<W>,
     {
         if let Some(values) = self.0.get_mut(key) {
             values.remove(value);

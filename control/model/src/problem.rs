@@ -46,6 +46,14 @@ impl Findings {
         self.0.push(Finding { field: field.into(), message: message.to_string() });
     }
 
+    /// Notes that this field is wrong, unless that was noted already.
+    pub fn add_once(&mut self, field: impl Into<String>, message: impl Display) {
+        let finding = Finding { field: field.into(), message: message.to_string() };
+        if !self.0.contains(&finding) {
+            self.0.push(finding);
+        }
+    }
+
     /// The value, or a note of why there is none.
     pub fn check<T, E: Display>(&mut self, field: impl Into<String>, result: Result<T, E>) -> Option<T> {
         result.map_err(|error| self.add(field, error)).ok()

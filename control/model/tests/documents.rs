@@ -54,6 +54,57 @@ fn a_floating_ip_shows_its_port_mappings_in_the_documented_shape() {
 }
 
 #[test]
+fn each_address_from_outside_has_a_floating_ip_of_its_own() {
+    let mut cluster = Cluster::with_config(common::config_with_pool());
+    cluster.record(common::node_in("z1", "n1", "172.30.0.1"));
+    let spec = json!({
+        "clusterIP": "10.96.0.10", "type": "LoadBalancer", "externalIPs": ["198.51.100.1"],
+        "ports": [{ "port": 8080, "targetPort": 80, "nodePort": 30010 }], "selector": { "app": "web" },
+        "externalTrafficPolicy": "Local", "healthCheckNodePort": 30011, "sessionAffinity": "ClientIP",
+        "loadBalancerSourceRanges": ["203.0.113.0/24"],
+    });
+    cluster.record(pod("web-0", "web", "n1", running("10.244.1.5", true)));
+    cluster.apply(service("web", spec));
+    let fips = cluster.documents(DocumentKind::FloatingIp);
+    let shown: Vec<_> = fips
+        .iter()
+        .map(|fip| (fip["metadata"]["name"].as_str().unwrap(), fip["spec"]["address"].as_str().unwrap()))
+        .collect();
+    let expected = [
+        ("web-clusterip-v4", "10.96.0.10"),
+        ("web-externalip-198.51.100.1", "198.51.100.1"),
+        ("web-loadbalancer-192.0.2.9", "192.0.2.9"),
+    ];
+    assert_eq!(shown, expected);
+    for fip in &fips {
+        let mapping = json!({ "portMappings": [{ "srcPort": 8080, "dstPort": 80, "protocol": "TCP" }] });
+        assert_eq!(fip["spec"]["floatingIpPortMappings"], mapping);
+        let parent = fip["spec"]["parent"]["name"].as_str().unwrap();
+        let iips = cluster.documents(DocumentKind::InstanceIp);
+        let iip = iips.iter().find(|iip| iip["metadata"]["name"] == parent).unwrap();
+        let network = if parent.contains("clusterip") { "default-servicenetwork" } else { "ip-fabric" };
+        assert_eq!(iip["spec"]["virtualNetworkReference"]["name"], network);
+    }
+    let balancer = &cluster.documents(DocumentKind::LoadBalancer)[0]["spec"];
+    assert_eq!(balancer["serviceType"], "LoadBalancer");
+    assert_eq!(balancer["externalAddresses"], json!(["192.0.2.9", "198.51.100.1"]));
+    assert_eq!(
+        (&balancer["internalTrafficPolicy"], &balancer["externalTrafficPolicy"]),
+        (&json!("Cluster"), &json!("Local"))
+    );
+    assert_eq!(
+        (&balancer["healthCheckNodePort"], &balancer["sessionAffinitySeconds"]),
+        (&json!(30011), &json!(10800))
+    );
+    assert_eq!(balancer["sourceRanges"], json!(["203.0.113.0/24"]));
+    assert_eq!(cluster.documents(DocumentKind::Listener)[0]["spec"]["nodePort"], 30010);
+    let member = &cluster.documents(DocumentKind::Member)[0]["spec"];
+    assert_eq!((&member["condition"], &member["virtualRouter"]), (&json!("active"), &json!("n1")));
+    let router = &cluster.documents(DocumentKind::VirtualRouter)[0]["spec"];
+    assert_eq!((&router["zone"], &router["addresses"]), (&json!("z1"), &json!(["172.30.0.1"])));
+}
+
+#[test]
 fn every_kind_has_its_documents_and_references_lead_somewhere() {
     let cluster = cluster();
     let mut known: Vec<(String, Value, Value)> = Vec::new();

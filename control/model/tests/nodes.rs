@@ -9,10 +9,7 @@ use vrouter_control_model::{Kind, Layer};
 use vrouter_objects::{MacAddress, NextHop, Object, ObjectKey, RouterId, VirtualRouter};
 
 fn router(cluster: &Cluster, name: &str) -> Option<VirtualRouter> {
-    cluster.tables.values().find_map(|object| match &**object {
-        Object::VirtualRouter(router) if router.name == name => Some(router.clone()),
-        _ => None,
-    })
+    cluster.router(name)
 }
 
 fn with_blocks(name: &str, address: &str, blocks: &[&str]) -> Value {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use ipnet::IpNet;
-use vrouter_control_model::{ModelConfig, ModelError};
+use vrouter_control_model::{ModelConfig, ModelError, NetworkVnis, NodePortRange};
 use vrouter_objects::{ObjectError, Vni};
 
 use crate::ServerError;
@@ -53,6 +53,15 @@ pub struct Args {
     /// VNI of the service network.
     #[arg(long, default_value = "2", value_parser = vni)]
     pub service_network_vni: Vni,
+    /// VNI of the fabric: the nodes themselves, and who is beyond them.
+    #[arg(long, default_value = "3", value_parser = vni)]
+    pub fabric_network_vni: Vni,
+    /// Ports that Services may have at the nodes' addresses.
+    #[arg(long, value_name = "FIRST-LAST", default_value_t)]
+    pub node_port_range: NodePortRange,
+    /// Addresses for Services of type LoadBalancer; without it, only their status gives them any.
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    pub load_balancer_pool: Vec<IpNet>,
     /// What to log, as in `info` or `vrouter_control=debug`.
     #[arg(long, value_name = "FILTER", env = "VROUTER_LOG", default_value = "info")]
     pub log: String,
@@ -86,12 +95,18 @@ impl Args {
         }
     }
 
-    /// The cluster's networks.
+    /// The cluster's networks, and what Services may be given.
     pub fn model_config(&self) -> Result<ModelConfig, ModelError> {
         let v4 = self.node_block_length.first().copied().unwrap_or(24);
         let v6 = self.node_block_length.get(1).copied().unwrap_or(64);
-        let vnis = [self.pod_network_vni, self.service_network_vni];
-        ModelConfig::new(self.pod_cidr.clone(), self.service_cidr.clone(), [v4, v6], vnis)
+        let vnis = NetworkVnis {
+            pods: self.pod_network_vni,
+            services: self.service_network_vni,
+            fabric: self.fabric_network_vni,
+        };
+        ModelConfig::new(self.pod_cidr.clone(), self.service_cidr.clone(), [v4, v6], vnis)?
+            .with_node_ports(self.node_port_range)
+            .with_load_balancer_pool(self.load_balancer_pool.clone())
     }
 }
 
@@ -123,5 +138,17 @@ mod tests {
         assert_eq!(args.pod_cidr.len(), 2);
         assert_eq!(args.node_block_length, [26, 72]);
         args.model_config().unwrap();
+        let args = parse(&["--load-balancer-pool", "192.0.2.0/24,2001:db8::/64"]).unwrap();
+        assert_eq!(args.model_config().unwrap().load_balancer_pool.len(), 2);
+    }
+
+    #[test]
+    fn node_ports_are_a_range() {
+        let range =
+            |extra: &[&str]| parse(extra).map(|args| args.model_config().unwrap().node_ports.to_string());
+        assert_eq!(range(&[]).unwrap(), "30000-32767");
+        assert_eq!(range(&["--node-port-range", "20000-20100"]).unwrap(), "20000-20100");
+        let error = range(&["--node-port-range", "20100-20000"]).unwrap_err().to_string();
+        assert!(error.contains("is no range of ports"), "{error}");
     }
 }

@@ -161,6 +161,25 @@ mod tests {
     /// A snapshot that leaves no version to go on with.
     const UNCOUNTABLE: &str = r#"{"format":1,"stamp":{"sequence":1,"version_ceiling":18446744073709551615},"state":{"nodes":{"routers":0,"leases":0,"vmis":0,"present":{},"gone":[]},"floating_ips":{"given":{"ids":0,"listeners":0,"members":0,"last_picked":[]},"by_address":{}},"attachments":[]}}"#;
 
+    /// What was saved before there were node ports: a snapshot, and a line of its journal.
+    const WITHOUT_NODE_PORTS: [&str; 2] = [
+        r#"{"format":1,"stamp":{"sequence":1,"version_ceiling":1024},"state":{"nodes":{"routers":0,"leases":0,"vmis":0,"present":{},"gone":[]},"floating_ips":{"given":{"ids":1,"listeners":0,"members":0,"last_picked":[]},"by_address":{"10.96.0.10":{"id":1,"service":"default/a","listeners":{}}}},"attachments":[]}}"#,
+        "{\"stamp\":{\"sequence\":2,\"version_ceiling\":1024},\"change\":{\"nodes\":null,\"floating_ips\":{\"given\":{\"ids\":2,\"listeners\":0,\"members\":0,\"last_picked\":[]},\"addresses\":[[\"10.96.0.11\",{\"id\":2,\"service\":\"default/b\",\"listeners\":{}}]]},\"attachments\":[]}}\n",
+    ];
+
+    #[test]
+    fn what_an_older_controller_saved_is_gone_on_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        fs::write(folder.path().join("state.json"), WITHOUT_NODE_PORTS[0]).unwrap();
+        fs::write(folder.path().join("state.journal"), WITHOUT_NODE_PORTS[1]).unwrap();
+        let (loaded, state) = store.load().unwrap();
+        assert_eq!(loaded, Stamp { sequence: 2, version_ceiling: 1024 });
+        let state = serde_json::to_value(state).unwrap();
+        assert_eq!(state["floating_ips"]["by_address"]["10.96.0.11"]["service"], "default/b");
+        assert_eq!(state["exposures"]["by_service"], serde_json::json!({}));
+    }
+
     #[test]
     fn two_controllers_cannot_share_a_folder() {
         let folder = tempfile::tempdir().unwrap();

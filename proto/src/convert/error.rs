@@ -158,3 +158,13 @@ impl<T> Within<T> for Option<T> {
         self.ok_or(Problem::Missing).within(field)
     }
 }
+
+/// Each element of a repeated field; what is wrong with one is said with its place.
+pub(super) fn each<M, T, E: Into<ConvertError>>(
+    field: &str,
+    messages: &[M],
+    convert: impl Fn(&M) -> Result<T, E>,
+) -> Result<Vec<T>, ConvertError> {
+    let place = |(index, message)| convert(message).within(format_args!("{field}[{index}]"));
+    messages.iter().enumerate().map(place).collect()
+}

@@ -1,9 +1,9 @@
 //! Nodes, and what is leased to them.
 
-use vrouter_objects::{AddressLease, LeaseId, RouterId, VirtualRouter, VrfId};
+use vrouter_objects::{AddressLease, LeaseId, RouterId, RouterKind, VirtualRouter, VrfId};
 
 use super::address::{mac_from_bytes, mac_to_bytes, name, prefix, unicast};
-use super::error::{ConvertError, Problem, Within};
+use super::error::{ConvertError, Problem, Within, each};
 use crate::v1;
 
 impl From<&VirtualRouter> for v1::VirtualRouter {
@@ -13,6 +13,9 @@ impl From<&VirtualRouter> for v1::VirtualRouter {
             name: router.name.clone(),
             address: Some(router.address.into()),
             mac: mac_to_bytes(router.mac),
+            addresses: router.addresses.iter().copied().map(Into::into).collect(),
+            zone: router.zone.clone(),
+            kind: v1::RouterKind::from(router.kind).into(),
         }
     }
 }
@@ -26,7 +29,27 @@ impl TryFrom<v1::VirtualRouter> for VirtualRouter {
             name: name(message.name).within("name")?,
             address: unicast(message.address.as_ref()).within("address")?,
             mac: mac_from_bytes(&message.mac).within("mac")?,
+            addresses: each("addresses", &message.addresses, |address| unicast(Some(address)))?,
+            kind: router_kind(message.kind).within("kind")?,
+            zone: message.zone,
         })
+    }
+}
+
+impl From<RouterKind> for v1::RouterKind {
+    fn from(kind: RouterKind) -> Self {
+        match kind {
+            RouterKind::Vrouter => Self::Vrouter,
+            RouterKind::Kernel => Self::Kernel,
+        }
+    }
+}
+
+fn router_kind(number: i32) -> Result<RouterKind, Problem> {
+    match v1::RouterKind::try_from(number) {
+        Ok(v1::RouterKind::Vrouter) => Ok(RouterKind::Vrouter),
+        Ok(v1::RouterKind::Kernel) => Ok(RouterKind::Kernel),
+        Ok(v1::RouterKind::Unspecified) | Err(_) => Err(Problem::UnknownValue(number)),
     }
 }
 

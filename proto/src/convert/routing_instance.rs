@@ -1,9 +1,9 @@
 //! Routing instances.
 
-use vrouter_objects::{RoutingInstance, Subnet, Vni, VrfId};
+use vrouter_objects::{NetworkKind, RoutingInstance, Subnet, Vni, VrfId};
 
 use super::address::{name, prefix, unicast};
-use super::error::{ConvertError, Problem, Within};
+use super::error::{ConvertError, Problem, Within, each};
 use crate::v1;
 
 impl From<&RoutingInstance> for v1::RoutingInstance {
@@ -12,6 +12,7 @@ impl From<&RoutingInstance> for v1::RoutingInstance {
             id: instance.id.get(),
             name: instance.name.clone(),
             vni: instance.vni.get(),
+            kind: v1::NetworkKind::from(instance.kind).into(),
             subnets: instance.subnets.iter().map(Into::into).collect(),
         }
     }
@@ -21,15 +22,30 @@ impl TryFrom<v1::RoutingInstance> for RoutingInstance {
     type Error = ConvertError;
 
     fn try_from(message: v1::RoutingInstance) -> Result<Self, ConvertError> {
-        let subnets = message.subnets.iter().enumerate();
-        let subnets =
-            subnets.map(|(index, subnet)| subnet.try_into().within(format_args!("subnets[{index}]")));
         Ok(Self {
             id: VrfId::new(message.id).within("id")?,
             name: name(message.name).within("name")?,
             vni: Vni::new(message.vni).within("vni")?,
-            subnets: subnets.collect::<Result<_, ConvertError>>()?,
+            kind: network_kind(message.kind).within("kind")?,
+            subnets: each("subnets", &message.subnets, |subnet| Subnet::try_from(subnet))?,
         })
+    }
+}
+
+impl From<NetworkKind> for v1::NetworkKind {
+    fn from(kind: NetworkKind) -> Self {
+        match kind {
+            NetworkKind::Overlay => Self::Overlay,
+            NetworkKind::Fabric => Self::Fabric,
+        }
+    }
+}
+
+fn network_kind(number: i32) -> Result<NetworkKind, Problem> {
+    match v1::NetworkKind::try_from(number) {
+        Ok(v1::NetworkKind::Overlay) => Ok(NetworkKind::Overlay),
+        Ok(v1::NetworkKind::Fabric) => Ok(NetworkKind::Fabric),
+        Ok(v1::NetworkKind::Unspecified) | Err(_) => Err(Problem::UnknownValue(number)),
     }
 }
 

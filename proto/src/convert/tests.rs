@@ -1,9 +1,10 @@
 use std::net::IpAddr;
 
 use vrouter_objects::{
-    AddressLease, FloatingIp, FloatingIpId, LeaseId, Listener, ListenerId, MacAddress, Member, MemberId,
-    MemberState, NextHop, NoMembers, Object, ObjectKey, PodBinding, PodName, Port, Route, RouteKey, RouterId,
-    RoutingInstance, ServiceProtocol, Subnet, VirtualRouter, VmiId, Vni, VrfId,
+    AddressLease, AffinityTimeout, ExternalAddress, ExternalKind, FloatingIp, FloatingIpId, LeaseId, Listener,
+    ListenerId, MacAddress, Member, MemberId, MemberState, NetworkKind, NextHop, Object, ObjectKey,
+    PodBinding, PodName, Port, Route, RouteKey, RouterId, RouterKind, RoutingInstance, ServiceProtocol,
+    Subnet, TopologyHints, TrafficPolicy, VirtualRouter, VmiId, Vni, VrfId,
 };
 
 use crate::convert::key_of;
@@ -30,17 +31,19 @@ fn member(id: u32, address: &str, vmi: Option<u32>, state: MemberState) -> Membe
         address: ip(address),
         port: Port::new(80).unwrap(),
         vmi: vmi.map(|vmi| VmiId::new(vmi).unwrap()),
+        router: Some(RouterId::new(3).unwrap()),
         state,
+        hints: TopologyHints { zones: vec!["a".to_owned()], routers: vec![RouterId::new(3).unwrap()] },
     }
 }
 
 fn floating_ip(address: &str, members: Vec<Member>) -> Object {
-    let listener = |id, protocol, no_members, members| Listener {
+    let listener = |id, protocol, node_port, members| Listener {
         id: ListenerId::new(id).unwrap(),
         name: String::new(),
         protocol,
         port: Port::new(53).unwrap(),
-        no_members,
+        node_port,
         members,
     };
     Object::FloatingIp(FloatingIp {
@@ -48,20 +51,40 @@ fn floating_ip(address: &str, members: Vec<Member>) -> Object {
         name: "default/web".to_owned(),
         vrf: vrf(2),
         address: ip(address),
+        external_vrf: vrf(3),
+        external: external(ip(address)),
+        internal_policy: TrafficPolicy::Cluster,
+        external_policy: TrafficPolicy::Local,
+        affinity: Some(AffinityTimeout::new(10_800).unwrap()),
+        source_ranges: vec![host(ip(address))],
+        health_check_port: Some(Port::new(32_000).unwrap()),
         listeners: vec![
-            listener(1, ServiceProtocol::Tcp, NoMembers::Reject, members),
-            listener(2, ServiceProtocol::Udp, NoMembers::Drop, vec![]),
-            listener(3, ServiceProtocol::Sctp, NoMembers::Drop, vec![]),
+            listener(1, ServiceProtocol::Tcp, Some(Port::new(30_053).unwrap()), members),
+            listener(2, ServiceProtocol::Udp, Some(Port::new(30_053).unwrap()), vec![]),
+            listener(3, ServiceProtocol::Sctp, None, vec![]),
         ],
     })
+}
+
+/// Addresses of the same family as this one.
+fn external(address: IpAddr) -> Vec<ExternalAddress> {
+    let (one, other) = if address.is_ipv4() { ("192.0.2.1", "192.0.2.2") } else { ("2001:db8::1", "2001:db8::2") };
+    vec![
+        ExternalAddress { address: ip(one), kind: ExternalKind::ExternalIp },
+        ExternalAddress { address: ip(other), kind: ExternalKind::LoadBalancer },
+    ]
+}
+
+fn host(address: IpAddr) -> vrouter_objects::IpNet {
+    address.into()
 }
 
 fn web() -> Object {
     floating_ip(
         "10.96.0.10",
         vec![
-            member(4, "10.244.0.2", Some(9), MemberState::Active),
-            member(5, "10.244.1.2", None, MemberState::Draining),
+            member(4, "10.244.0.2", Some(9), MemberState::Ready),
+            member(5, "10.244.1.2", None, MemberState::Leaving),
         ],
     )
 }
@@ -73,11 +96,15 @@ fn every_kind() -> Vec<Object> {
             name: "n3".to_owned(),
             address: ip("172.30.0.3"),
             mac: MacAddress::local(0x56, 3),
+            addresses: vec![ip("172.30.0.3"), ip("fd00:172:30::3")],
+            zone: "a".to_owned(),
+            kind: RouterKind::Kernel,
         }),
         Object::RoutingInstance(RoutingInstance {
             id: vrf(1),
             name: "default/default-podnetwork".to_owned(),
             vni: Vni::new(1).unwrap(),
+            kind: NetworkKind::Fabric,
             subnets: vec![
                 Subnet { prefix: "10.244.0.0/16".parse().unwrap(), gateway: ip("10.244.0.1") },
                 Subnet { prefix: "fd00:10:244::/48".parse().unwrap(), gateway: ip("fd00:10:244::1") },
@@ -94,7 +121,7 @@ fn every_kind() -> Vec<Object> {
             NextHop::Composite(vec![NextHop::Receive, NextHop::Tunnel(RouterId::new(3).unwrap())]),
         ),
         web(),
-        floating_ip("fd00:10:96::a", vec![member(4, "fd00:10:244::2", None, MemberState::Active)]),
+        floating_ip("fd00:10:96::a", vec![member(4, "fd00:10:244::2", None, MemberState::Ready)]),
         Object::AddressLease(AddressLease {
             id: LeaseId::new(1).unwrap(),
             vrf: vrf(1),
@@ -318,8 +345,8 @@ fn bad_services() -> Vec<Bad> {
         ),
         bad(
             web(),
-            spoil!(FloatingIp, |m| m.listeners[1].no_members = 9),
-            "floating ip 7 (default/web): listeners[1].no_members: has no known value (number 9)",
+            spoil!(FloatingIp, |m| m.listeners[1].node_port = 70_000),
+            "floating ip 7 (default/web): listeners[1].node_port: port 70000 is not in 1-65535",
         ),
         bad(
             web(),

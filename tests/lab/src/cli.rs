@@ -47,7 +47,16 @@ pub enum Command {
         workload: Name,
         replicas: usize,
     },
-    /// Replace a workload's pods one by one.
+    /// Replace a workload's pods, within the bounds of its strategy.
+    ///
+    /// A Deployment keeps to maxSurge and maxUnavailable of its spec.strategy (25 % each, unless it says otherwise); a
+    /// StatefulSet and a DaemonSet replace one pod at a time. New pods are ready before old ones are told to go.
+    ///
+    /// A pod that goes is terminating first: every node has acknowledged that it takes no new connections before its
+    /// processes get SIGTERM. The lab's own server then answers everybody it has, and whoever is still on the way,
+    /// closing each connection after its answer; a connection on which nothing is asked it closes after 3 seconds. Once
+    /// none is open and nobody has spoken for half a second it ends, at the latest with the pod's
+    /// terminationGracePeriodSeconds. So a client loses no request to a restart.
     Restart {
         /// NAMESPACE/DEPLOYMENT.
         workload: Name,
@@ -87,8 +96,18 @@ pub enum Command {
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
-    /// Run a command on the outside client.
+    /// Run a command on the outside client. It reaches load balancers by way of every node.
     Client {
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Run a command on the other outside client.
+    Client2 {
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Run a command on the host beyond the nodes' network, which serves 80/TCP and 53/UDP.
+    Internet {
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
@@ -197,6 +216,8 @@ mod tests {
             "lab exec default/a -- ping -c 1 10.0.0.1",
             "lab node n1 -- ip addr",
             "lab client -- curl -s http://x",
+            "lab client2 -- ip addr",
+            "lab internet -- ip addr",
             "lab vrctl n1 -- flow -o json",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");

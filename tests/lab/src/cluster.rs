@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use serde_json::Value;
 use vrouter_proto::v1::next_hop::Kind;
 use vrouter_proto::v1::node_client::NodeClient;
-use vrouter_proto::v1::{Address, Route, TableRequest};
+use vrouter_proto::v1::{Address, ExternalKind, FloatingIp, Route, ServiceProtocol, TableRequest};
 
 use crate::controller::{self, Inspector};
 use crate::kernel_node::Peer;
@@ -18,6 +18,7 @@ use crate::line::Line;
 use crate::name::LabName;
 use crate::node;
 use crate::object::Name;
+use crate::ports::Transport;
 use crate::state::{DataPath, Node};
 
 /// The routing instance of the pod network.
@@ -59,10 +60,54 @@ fn virtual_addresses(load_balancer: &Value) -> Option<(Name, Vec<IpAddr>)> {
 
 /// How many service addresses a node translates.
 pub fn floating_ips(lab: &LabName, node: &str) -> Result<usize> {
+    translated(lab, node).map(|all| all.len())
+}
+
+fn translated(lab: &LabName, node: &str) -> Result<Vec<FloatingIp>> {
     let line = Line::open(&node::socket(lab, node))?;
     let mut client = NodeClient::new(line.channel());
     let pieces = line.all(client.floating_ips(TableRequest {}))?;
-    Ok(pieces.iter().map(|piece| piece.floating_ips.len()).sum())
+    Ok(pieces.into_iter().flat_map(|piece| piece.floating_ips).collect())
+}
+
+/// What a Service has outside the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Frontends {
+    /// Its load balancer's addresses, IPv4 first.
+    pub ingress: Vec<IpAddr>,
+    /// Its port at every node, by port and protocol.
+    pub node_ports: BTreeMap<(u64, String), u64>,
+    /// Where each node tells whether it has members of its own.
+    pub health_check_port: Option<u32>,
+}
+
+/// What each Service has outside, as a node knows it.
+pub fn frontends(lab: &LabName, node: &str) -> Result<BTreeMap<Name, Frontends>> {
+    let mut all = BTreeMap::<Name, Frontends>::new();
+    for floating_ip in translated(lab, node)? {
+        let Ok(name) = floating_ip.name.parse::<Name>() else { continue };
+        add_frontends(all.entry(name).or_default(), &floating_ip);
+    }
+    Ok(all)
+}
+
+fn add_frontends(frontends: &mut Frontends, floating_ip: &FloatingIp) {
+    let balanced = floating_ip.external.iter().filter(|it| it.kind() == ExternalKind::LoadBalancer);
+    frontends.ingress.extend(balanced.filter_map(|external| ip(external.address.as_ref()?)));
+    frontends.ingress.sort_by_key(IpAddr::is_ipv6);
+    for listener in floating_ip.listeners.iter().filter(|listener| listener.node_port > 0) {
+        let protocol = match listener.protocol() {
+            ServiceProtocol::Unspecified => continue,
+            ServiceProtocol::Tcp => Transport::Tcp,
+            ServiceProtocol::Udp => Transport::Udp,
+            ServiceProtocol::Sctp => Transport::Sctp,
+        };
+        let port = (listener.port.into(), protocol.to_string());
+        frontends.node_ports.insert(port, listener.node_port.into());
+    }
+    if floating_ip.health_check_port > 0 {
+        frontends.health_check_port = Some(floating_ip.health_check_port);
+    }
 }
 
 /// A node as the end of other nodes' tunnels: of a kernel node the lab itself knows, one of ours is asked.
@@ -116,7 +161,7 @@ fn ip(address: &Address) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use vrouter_proto::v1::{Empty, NextHop, Prefix, RouteKey};
+    use vrouter_proto::v1::{Empty, ExternalAddress, Listener, NextHop, Prefix, RouteKey};
 
     use super::*;
 
@@ -129,6 +174,35 @@ mod tests {
         let (name, addresses) = virtual_addresses(&load_balancer).unwrap();
         let wanted: [IpAddr; 2] = ["10.96.0.1".parse().unwrap(), "fd00:10:96::1".parse().unwrap()];
         assert_eq!((name, addresses.as_slice()), (Name::new("web", "nginx"), wanted.as_slice()));
+    }
+
+    #[test]
+    fn frontends_of_both_families_are_put_together() {
+        let octets = |address: IpAddr| match address {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        let floating_ip = |external: &str| FloatingIp {
+            external: vec![ExternalAddress {
+                address: Some(Address { octets: octets(external.parse().unwrap()) }),
+                kind: ExternalKind::LoadBalancer.into(),
+            }],
+            listeners: vec![Listener {
+                port: 80,
+                protocol: ServiceProtocol::Tcp.into(),
+                node_port: 30080,
+                ..Listener::default()
+            }],
+            ..FloatingIp::default()
+        };
+        let mut frontends = Frontends::default();
+        for external in ["fd00:30:255::1", "172.30.255.1"] {
+            add_frontends(&mut frontends, &floating_ip(external));
+        }
+        let wanted: [IpAddr; 2] = ["172.30.255.1".parse().unwrap(), "fd00:30:255::1".parse().unwrap()];
+        assert_eq!(frontends.ingress, wanted);
+        assert_eq!(frontends.node_ports, BTreeMap::from([((80, "TCP".to_owned()), 30080)]));
+        assert_eq!(frontends.health_check_port, None);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::line::Line;
 use crate::name::{LabName, MARKER, Part};
 use crate::node;
 use crate::object::ObjectKey;
+use crate::outside;
 use crate::process::{Process, log_tail};
 use crate::report::{Complaint, Report};
 use crate::state::DataPath;
@@ -45,6 +46,7 @@ pub fn start(name: &LabName) -> Result<Process> {
         .arg("--manifests")
         .arg(lab::manifests(name))
         .args(["--insecure", "--listen", &format!("{}:{PORT}", underlay::control_address())])
+        .args(["--load-balancer-pool", &outside::LOAD_BALANCERS.join(",")])
         .arg("--socket")
         .arg(socket(name))
         .arg("--state-dir")

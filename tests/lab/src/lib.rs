@@ -1,6 +1,7 @@
 //! The lab: a cluster on one machine, without a container runtime. Nodes and pods are network namespaces on a bridge
 //! of their own; every node runs the real `vrouter`, one real `vrouter-control` reads the manifests, and pods are
-//! attached by the real `vrouter-cni`. The lab itself plays kubelet, scheduler and the workload controllers.
+//! attached by the real `vrouter-cni`. The lab itself plays kubelet, scheduler and the workload controllers. Two clients
+//! and a host that stands for the internet are outside the cluster.
 //!
 //! `scripts/lab` is its door. Nothing of the host is touched: every device lives in a namespace named
 //! `vrl-NAME-…`, every file under `/run/vrouter-lab/NAME` or `/dev/shm/vrouter-lab.NAME.…`, and every process bears
@@ -26,6 +27,7 @@ pub mod name;
 pub mod netns;
 pub mod node;
 pub mod object;
+pub mod outside;
 pub mod placement;
 pub mod pod;
 pub mod pod_manifest;
@@ -33,6 +35,7 @@ pub mod pod_server;
 pub mod ports;
 pub mod process;
 pub mod report;
+pub mod rolling;
 pub mod shell;
 pub mod state;
 pub mod statistics;

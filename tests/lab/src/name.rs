@@ -81,6 +81,10 @@ pub enum Part {
     Control,
     /// The outside client.
     Client,
+    /// Another one.
+    SecondClient,
+    /// What is beyond the nodes' own network.
+    Internet,
     /// A node: `n1`, or `k1` for one that the kernel forwards on.
     Node(String),
     /// A pod, by the first twelve digits of its container id.
@@ -95,6 +99,8 @@ impl fmt::Display for Part {
             Self::Underlay => f.write_str("underlay"),
             Self::Control => f.write_str("control"),
             Self::Client => f.write_str("client"),
+            Self::SecondClient => f.write_str("client2"),
+            Self::Internet => f.write_str("internet"),
             Self::Node(name) => f.write_str(name),
             Self::Pod(id) => write!(f, "pod-{id}"),
             Self::Baseline(role) => write!(f, "kernel-{role}"),
@@ -111,6 +117,8 @@ impl FromStr for Part {
             "underlay" => Self::Underlay,
             "control" => Self::Control,
             "client" => Self::Client,
+            "client2" => Self::SecondClient,
+            "internet" => Self::Internet,
             _ => {
                 if let Some(id) = text.strip_prefix("pod-")
                     && id.len() == 12
@@ -119,9 +127,7 @@ impl FromStr for Part {
                     Self::Pod(id.to_owned())
                 } else if let Some(role) = text.strip_prefix("kernel-")
                     && all(role, |c| c.is_ascii_lowercase())
-                    && role != "underlay"
-                    && role != "control"
-                    && role != "client"
+                    && !["underlay", "control", "client", "internet"].contains(&role)
                 {
                     Self::Baseline(role.to_owned())
                 } else if let Some(number) = text.strip_prefix(['n', 'k'])
@@ -146,6 +152,8 @@ mod tests {
             Part::Underlay,
             Part::Control,
             Part::Client,
+            Part::SecondClient,
+            Part::Internet,
             Part::Node("n12".into()),
             Part::Node("k1".into()),
             Part::Pod("0123456789ab".into()),
@@ -168,6 +176,8 @@ mod tests {
             "vrl-a-n1-n1",
             "vrl-a-kernel-n1",
             "vrl-a-kernel-client",
+            "vrl-a-kernel-client2",
+            "vrl-a-kernel-internet",
             "n1",
         ] {
             assert!(!lab.owns_netns(other), "{other}");

@@ -16,7 +16,8 @@ use crate::object::ObjectKey;
 use crate::process::{Process, log_tail, wait_until};
 use crate::state::{DataPath, Node};
 
-const START: Duration = Duration::from_secs(20);
+/// How long a process has to say that it serves.
+pub const START: Duration = Duration::from_secs(20);
 
 /// The path of one of the workspace's programs: all are built into one folder.
 pub fn program(name: &str) -> Result<PathBuf> {

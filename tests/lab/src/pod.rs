@@ -189,12 +189,7 @@ fn built_in_server(
     .map(str::to_owned)
     .into();
     for (transport, port) in &ports {
-        let option = match transport {
-            Transport::Tcp => "--tcp",
-            Transport::Udp => "--udp",
-            Transport::Sctp => "--sctp",
-        };
-        command.extend([option.to_owned(), port.to_string()]);
+        command.extend([transport.option().to_owned(), port.to_string()]);
     }
     let awaited = ports.into_iter().filter(|(transport, _)| *transport != Transport::Sctp).collect();
     Program { container: container.to_owned(), command, environment: Vec::new(), awaited }

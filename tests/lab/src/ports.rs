@@ -20,6 +20,17 @@ pub enum Transport {
     Sctp,
 }
 
+impl Transport {
+    /// The option by which the lab's server is told to answer on a port.
+    pub const fn option(self) -> &'static str {
+        match self {
+            Self::Tcp => "--tcp",
+            Self::Udp => "--udp",
+            Self::Sctp => "--sctp",
+        }
+    }
+}
+
 impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -8,17 +8,19 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cluster;
+use crate::cluster::{self, Frontends};
 use crate::name::LabName;
 use crate::object::Name;
+use crate::outside::Outsider;
 use crate::state::{DataPath, Node, Phase, Pod, Readiness, State};
-use crate::underlay;
 
 /// The whole, in the shape that programs rely on.
 #[derive(Debug, Serialize)]
 pub struct Status {
     nodes: Vec<NodeStatus>,
-    client: Client,
+    client: Outside,
+    client2: Outside,
+    internet: Outside,
     pods: Vec<PodStatus>,
     services: Vec<ServiceStatus>,
 }
@@ -27,13 +29,17 @@ pub struct Status {
 struct NodeStatus {
     name: String,
     address: IpAddr,
+    /// All of them, IPv4 first.
+    addresses: Vec<IpAddr>,
     #[serde(skip)]
     data_path: &'static str,
 }
 
 #[derive(Debug, Serialize)]
-struct Client {
+struct Outside {
     address: IpAddr,
+    /// All of them, IPv4 first.
+    addresses: Vec<IpAddr>,
 }
 
 #[derive(Debug, Serialize)]
@@ -56,7 +62,10 @@ struct ServiceStatus {
     cluster_ips: Vec<IpAddr>,
     #[serde(rename = "ingressIPs")]
     ingress_ips: Vec<IpAddr>,
+    #[serde(rename = "externalIPs")]
+    external_ips: Vec<IpAddr>,
     ports: Vec<ServicePort>,
+    health_check_node_port: Option<u64>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -69,13 +78,22 @@ struct ServicePort {
 }
 
 impl Status {
-    /// Looks at a lab. Without its controller, services are shown with the addresses they ask for.
+    /// Looks at a lab. Without its controller, services are shown with the addresses they ask for; without a node that
+    /// runs, with the node ports they ask for.
     pub fn of(name: &LabName, state: &State) -> Result<Self> {
-        let allocated = cluster::addresses(name).unwrap_or_default();
+        let running =
+            |node: &&Node| matches!(&node.data_path, DataPath::VRouter(Some(process)) if process.runs());
+        let asked = state.nodes.iter().find(running).map(|node| cluster::frontends(name, &node.name));
+        let allocated = Allocated {
+            addresses: cluster::addresses(name).unwrap_or_default(),
+            frontends: asked.and_then(Result::ok).unwrap_or_default(),
+        };
         let services = cluster::services(name)?;
         Ok(Self {
             nodes: state.nodes.iter().map(NodeStatus::of).collect(),
-            client: Client { address: underlay::client_address() },
+            client: Outside::of(Outsider::Client),
+            client2: Outside::of(Outsider::SecondClient),
+            internet: Outside::of(Outsider::Internet),
             pods: state.pods.iter().map(PodStatus::of).collect(),
             services: services.iter().filter_map(|service| ServiceStatus::of(service, &allocated)).collect(),
         })
@@ -84,10 +102,10 @@ impl Status {
     /// As tables.
     pub fn tables(&self) -> String {
         let nodes = table(
-            &["NODE", "ADDRESS", "DATA PATH"],
+            &["NODE", "ADDRESSES", "DATA PATH"],
             self.nodes
                 .iter()
-                .map(|node| vec![node.name.clone(), node.address.to_string(), node.data_path.into()]),
+                .map(|node| vec![node.name.clone(), join(&node.addresses), node.data_path.into()]),
         );
         let pods = table(
             &["NAMESPACE", "POD", "PHASE", "READY", "NODE", "ADDRESSES"],
@@ -103,20 +121,24 @@ impl Status {
             }),
         );
         let services = table(
-            &["NAMESPACE", "SERVICE", "CLUSTER ADDRESSES", "PORTS"],
+            &["NAMESPACE", "SERVICE", "CLUSTER ADDRESSES", "OUTSIDE", "PORTS"],
             self.services.iter().map(|service| {
-                let ports: Vec<_> =
-                    service.ports.iter().map(|it| format!("{}/{}", it.port, it.protocol)).collect();
+                let ports: Vec<_> = service.ports.iter().map(ServicePort::short).collect();
                 vec![
                     service.namespace.clone(),
                     service.name.clone(),
                     join(&service.cluster_ips),
+                    join(&[&*service.ingress_ips, &service.external_ips].concat()),
                     ports.join(" "),
                 ]
             }),
         );
-        let client = format!("The outside client has the address {}.", self.client.address);
-        [nodes, pods, services, client].join("\n\n")
+        let outside = [("client", &self.client), ("client2", &self.client2), ("internet", &self.internet)];
+        let outside = table(
+            &["OUTSIDE", "ADDRESSES"],
+            outside.into_iter().map(|(name, it)| vec![name.to_owned(), join(&it.addresses)]),
+        );
+        [nodes, pods, services, outside].join("\n\n")
     }
 }
 
@@ -128,7 +150,15 @@ impl NodeStatus {
             DataPath::VRouter(None) => "vrouter, stopped",
             DataPath::Kernel(_) => "kernel",
         };
-        Self { name: node.name.clone(), address: node.address(), data_path }
+        let addresses = vec![node.ipv4.into(), node.ipv6.into()];
+        Self { name: node.name.clone(), address: node.address(), addresses, data_path }
+    }
+}
+
+impl Outside {
+    fn of(who: Outsider) -> Self {
+        let addresses = who.addresses();
+        Self { address: addresses[0], addresses: addresses.into() }
     }
 }
 
@@ -149,33 +179,51 @@ impl PodStatus {
     }
 }
 
+/// What the cluster has given to services.
+#[derive(Debug, Default)]
+struct Allocated {
+    addresses: BTreeMap<Name, Vec<IpAddr>>,
+    frontends: BTreeMap<Name, Frontends>,
+}
+
 impl ServiceStatus {
-    fn of(service: &Value, allocated: &BTreeMap<Name, Vec<IpAddr>>) -> Option<Self> {
+    fn of(service: &Value, allocated: &Allocated) -> Option<Self> {
         let metadata = service.get("metadata")?;
         let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or("default");
         let name = Name::new(namespace, metadata.get("name")?.as_str()?);
         let spec = service.get("spec")?;
-        let cluster_ips = allocated.get(&name).cloned().unwrap_or_else(|| asked_for(spec));
-        let ingress = service.pointer("/status/loadBalancer/ingress").and_then(Value::as_array);
-        let ingress_ips = ingress.into_iter().flatten().filter_map(|it| address(it.get("ip")?)).collect();
+        let cluster_ips = allocated.addresses.get(&name).cloned().unwrap_or_else(|| asked_for(spec));
+        let frontends = allocated.frontends.get(&name).cloned().unwrap_or_default();
+        let external = spec.get("externalIPs").and_then(Value::as_array);
+        let external_ips = external.into_iter().flatten().filter_map(address).collect();
         let ports = spec.get("ports").and_then(Value::as_array);
-        let ports = ports.into_iter().flatten().filter_map(ServicePort::of).collect();
+        let ports =
+            ports.into_iter().flatten().filter_map(|port| ServicePort::of(port, &frontends)).collect();
+        let asked = spec.get("healthCheckNodePort").and_then(Value::as_u64).filter(|port| *port > 0);
+        let health_check_node_port = frontends.health_check_port.map(u64::from).or(asked);
         let Name { namespace, name } = name;
-        Some(Self { namespace, name, cluster_ips, ingress_ips, ports })
+        let ingress_ips = frontends.ingress;
+        Some(Self { namespace, name, cluster_ips, ingress_ips, external_ips, ports, health_check_node_port })
     }
 }
 
 impl ServicePort {
-    fn of(port: &Value) -> Option<Self> {
+    fn of(port: &Value, frontends: &Frontends) -> Option<Self> {
         let text = |field: &str, default: &str| {
             port.get(field).and_then(Value::as_str).unwrap_or(default).to_owned()
         };
-        Some(Self {
-            name: text("name", ""),
-            port: port.get("port")?.as_u64()?,
-            protocol: text("protocol", "TCP"),
-            node_port: port.get("nodePort").and_then(Value::as_u64),
-        })
+        let (number, protocol) = (port.get("port")?.as_u64()?, text("protocol", "TCP"));
+        let given = frontends.node_ports.get(&(number, protocol.clone())).copied();
+        let asked = port.get("nodePort").and_then(Value::as_u64).filter(|port| *port > 0);
+        Some(Self { name: text("name", ""), port: number, protocol, node_port: given.or(asked) })
+    }
+
+    /// As `kubectl get services` writes it.
+    fn short(&self) -> String {
+        match self.node_port {
+            Some(node_port) => format!("{}:{node_port}/{}", self.port, self.protocol),
+            None => format!("{}/{}", self.port, self.protocol),
+        }
     }
 }
 
@@ -220,27 +268,44 @@ mod tests {
             ]},
         });
         let name = Name::new("kube-system", "dns");
-        let allocated =
-            BTreeMap::from([(name, vec!["10.96.0.10".parse().unwrap(), "fd00::a".parse().unwrap()])]);
+        let frontends = Frontends {
+            ingress: vec!["172.30.255.1".parse().unwrap()],
+            node_ports: BTreeMap::from([((53, "UDP".to_owned()), 30053)]),
+            health_check_port: Some(30099),
+        };
+        let allocated = Allocated {
+            addresses: BTreeMap::from([(
+                name.clone(),
+                vec!["10.96.0.10".parse().unwrap(), "fd00::a".parse().unwrap()],
+            )]),
+            frontends: BTreeMap::from([(name, frontends)]),
+        };
         let shown = ServiceStatus::of(&service, &allocated).unwrap();
         let wanted = json!({
             "namespace": "kube-system",
             "name": "dns",
             "clusterIPs": ["10.96.0.10", "fd00::a"],
-            "ingressIPs": [],
+            "ingressIPs": ["172.30.255.1"],
+            "externalIPs": [],
             "ports": [
-                {"name": "dns", "port": 53, "protocol": "UDP", "nodePort": null},
+                {"name": "dns", "port": 53, "protocol": "UDP", "nodePort": 30053},
                 {"name": "", "port": 9153, "protocol": "TCP", "nodePort": 30001},
             ],
+            "healthCheckNodePort": 30099,
         });
+        let short: Vec<_> = shown.ports.iter().map(ServicePort::short).collect();
+        assert_eq!(short, ["53:30053/UDP", "9153:30001/TCP"]);
         assert_eq!(serde_json::to_value(shown).unwrap(), wanted);
-        let unallocated = ServiceStatus::of(&service, &BTreeMap::new()).unwrap();
+        let unallocated = ServiceStatus::of(&service, &Allocated::default()).unwrap();
         assert_eq!(unallocated.cluster_ips, ["10.96.0.10".parse::<IpAddr>().unwrap()]);
     }
 
     #[test]
     fn a_headless_service_has_no_address() {
         let service = json!({"metadata": {"name": "db"}, "spec": {"clusterIP": "None"}});
-        assert_eq!(ServiceStatus::of(&service, &BTreeMap::new()).unwrap().cluster_ips, Vec::<IpAddr>::new());
+        assert_eq!(
+            ServiceStatus::of(&service, &Allocated::default()).unwrap().cluster_ips,
+            Vec::<IpAddr>::new()
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The network the nodes stand on: a bridge in a namespace of its own, and one veth pair from it to each member.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Result, bail};
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -19,8 +19,10 @@ pub const OVERLAY_MTU: u16 = MTU - 50;
 /// The underlay's interface in each namespace on it.
 pub const DEVICE: &str = "eth0";
 
+/// What joins the members, in the underlay's namespace.
+pub const BRIDGE: &str = "bridge";
+
 const CONTROL: u8 = 250;
-const CLIENT: u8 = 251;
 const MOST_NODES: usize = 200;
 
 /// The nodes of a lab with so many of each kind.
@@ -63,45 +65,41 @@ pub fn control_address() -> Ipv4Addr {
     ipv4(CONTROL)
 }
 
-/// The outside client's address.
-pub fn client_address() -> IpAddr {
-    ipv4(CLIENT).into()
-}
-
-fn ipv4(place: u8) -> Ipv4Addr {
+/// The IPv4 address of a place on the underlay.
+pub fn ipv4(place: u8) -> Ipv4Addr {
     Ipv4Addr::new(172, 30, 0, place)
 }
 
-fn ipv6(place: u8) -> Ipv6Addr {
+/// Its IPv6 address.
+pub fn ipv6(place: u8) -> Ipv6Addr {
     Ipv6Addr::new(0xfd00, 0x30, 0, 0, 0, 0, 0, place.into())
 }
 
-/// Makes the namespaces of the underlay and of everything on it, and joins them.
+/// Makes the namespaces of the underlay, of the nodes and of their controller, and joins them.
 pub fn build(name: &LabName, nodes: &[Node]) -> Result<()> {
     let underlay = name.netns(&Part::Underlay);
     join(&underlay, nodes)?;
-    for (part, place) in [(Part::Control, CONTROL), (Part::Client, CLIENT)] {
-        add(&underlay, &name.netns(&part), &part.to_string(), ipv4(place), ipv6(place))?;
-    }
-    Ok(())
+    add(&underlay, &name.netns(&Part::Control), &Part::Control.to_string(), ipv4(CONTROL), ipv6(CONTROL))
 }
 
 /// Makes an underlay that these nodes alone are on, with their namespaces.
 pub fn join(underlay: &Netns, nodes: &[Node]) -> Result<()> {
     underlay.create()?;
-    underlay
-        .ip(&format!("link add bridge mtu {MTU} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"))?;
-    underlay.ip("link set bridge up")?;
+    underlay.ip(&format!(
+        "link add {BRIDGE} mtu {MTU} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
+    ))?;
+    underlay.ip(&format!("link set {BRIDGE} up"))?;
     for node in nodes {
         add(underlay, &node.netns, &node.name, node.ipv4, node.ipv6)?;
     }
     Ok(())
 }
 
-fn add(underlay: &Netns, member: &Netns, port: &str, ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> Result<()> {
+/// Makes a member's namespace and joins it to the underlay by a port of this name.
+pub fn add(underlay: &Netns, member: &Netns, port: &str, ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> Result<()> {
     member.create()?;
     netns::join((underlay, port), (member, DEVICE), MTU)?;
-    underlay.ip(&format!("link set {port} master bridge"))?;
+    underlay.ip(&format!("link set {port} master {BRIDGE}"))?;
     member.ip_batch(&format!(
         "addr add {ipv4}/24 dev {DEVICE}\n\
          addr add {ipv6}/64 dev {DEVICE} nodad\n"

@@ -7,6 +7,7 @@ use crate::manifest::Document;
 use crate::object::{Name, ObjectKey};
 use crate::pod::PodSpec;
 use crate::report::Complaint;
+use crate::rolling::{Bounds, Strategy};
 
 /// The annotation by which a restart makes a new revision of an unchanged template, as `kubectl` sets it.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
@@ -14,7 +15,7 @@ const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 /// The kinds that ask for pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkloadKind {
-    /// Replaces its pods one by one when its template changes.
+    /// Replaces its pods when its template changes.
     Deployment,
     /// Keeps a number of pods, and never replaces one.
     ReplicaSet,
@@ -39,25 +40,14 @@ impl WorkloadKind {
         })
     }
 
-    /// What happens to the pods of an earlier revision.
-    pub fn update(self) -> Update {
+    /// What happens to the pods of an earlier revision, unless it is said otherwise.
+    pub fn strategy(self) -> Strategy {
         match self {
-            Self::Deployment => Update::CreateFirst,
-            Self::StatefulSet | Self::DaemonSet => Update::RemoveFirst,
-            Self::ReplicaSet | Self::ReplicationController => Update::Never,
+            Self::Deployment => Strategy::Rolling(Bounds::default()),
+            Self::StatefulSet | Self::DaemonSet => Strategy::OneByOne,
+            Self::ReplicaSet | Self::ReplicationController => Strategy::Never,
         }
     }
-}
-
-/// How pods of an earlier revision give way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Update {
-    /// A new pod serves before an old one goes: one more than wanted at a time, never one less.
-    CreateFirst,
-    /// An old pod goes before its successor of the same name or on the same node comes.
-    RemoveFirst,
-    /// They stay.
-    Never,
 }
 
 /// A pod template: metadata and spec.
@@ -90,6 +80,8 @@ pub struct Workload {
     pub kind: WorkloadKind,
     /// How many pods, save for a DaemonSet.
     pub replicas: usize,
+    /// How pods of an earlier revision give way.
+    pub strategy: Strategy,
     /// What they look like.
     pub template: Template,
     /// How many pods it has ever made: the seed of the next one's name.
@@ -101,7 +93,24 @@ pub struct Workload {
 struct Fields {
     replicas: Option<u32>,
     selector: Option<Value>,
+    strategy: Option<StrategyFields>,
     template: Template,
+}
+
+/// A Deployment's `spec.strategy`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StrategyFields {
+    #[serde(rename = "type", default)]
+    kind: StrategyKind,
+    rolling_update: Option<Bounds>,
+}
+
+#[derive(Default, Deserialize)]
+enum StrategyKind {
+    #[default]
+    RollingUpdate,
+    Recreate,
 }
 
 /// A workload as it was read, and what was amended in it.
@@ -142,8 +151,27 @@ impl Reading {
         }
         let replicas_given = fields.replicas.is_some();
         let replicas = fields.replicas.unwrap_or(1) as usize;
-        let workload = Workload { kind, replicas, template: fields.template, made: 0 };
+        let strategy = strategy(document, kind, fields.strategy)?;
+        let workload = Workload { kind, replicas, strategy, template: fields.template, made: 0 };
         Ok(Self { workload, replicas_given, notes })
+    }
+}
+
+fn strategy(
+    document: &Document,
+    kind: WorkloadKind,
+    given: Option<StrategyFields>,
+) -> Result<Strategy, Complaint> {
+    // Only a Deployment has this field; of others it would be an unknown one.
+    let (WorkloadKind::Deployment, Some(given)) = (kind, given) else { return Ok(kind.strategy()) };
+    let bounds = given.rolling_update.unwrap_or_default();
+    match given.kind {
+        StrategyKind::Recreate => Ok(Strategy::Recreate),
+        StrategyKind::RollingUpdate if bounds.allow_progress() => Ok(Strategy::Rolling(bounds)),
+        StrategyKind::RollingUpdate => {
+            let field = "spec.strategy.rollingUpdate.maxUnavailable";
+            Err(document.complaint(field, "may not be 0 where maxSurge is 0"))
+        }
     }
 }
 
@@ -283,6 +311,17 @@ mod tests {
             "spec.selector.matchLabels"
         );
         assert_eq!(field(&OLD.replace("[{name: redis}]", "[]")), "spec.template.spec.containers");
+        let strategy =
+            |text: &str| OLD.replace("  replicas: 2\n", &format!("  replicas: 2\n  strategy: {text}\n"));
+        assert_eq!(
+            field(&strategy("{rollingUpdate: {maxSurge: 0, maxUnavailable: 0}}")),
+            "spec.strategy.rollingUpdate.maxUnavailable"
+        );
+        assert_eq!(
+            field(&strategy("{rollingUpdate: {maxSurge: x}}")),
+            "spec.strategy.rollingUpdate.maxSurge"
+        );
+        assert_eq!(read(&strategy("{type: Recreate}")).unwrap().workload.strategy, Strategy::Recreate);
     }
 
     #[test]

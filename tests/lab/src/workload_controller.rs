@@ -10,8 +10,9 @@ use crate::object::{Name, ObjectKey};
 use crate::placement::{self, Candidate, Refusal};
 use crate::pod::PodSpec;
 use crate::report::{Complaint, Report};
-use crate::state::{DataPath, Node, Owner, Phase, Pod, State};
-use crate::workload::{Update, Workload, WorkloadKind};
+use crate::rolling::Strategy;
+use crate::state::{DataPath, Node, Owner, Phase, Pod, Readiness, State};
+use crate::workload::{Workload, WorkloadKind};
 
 /// Brings these workloads' pods to what they should be, one step of each at a time.
 pub fn reconcile(lab: &mut Lab, keys: &[ObjectKey], report: &mut Report) -> Result<()> {
@@ -142,28 +143,45 @@ fn step(state: &State, key: &ObjectKey, workload: &Workload) -> Step {
 
 /// For a number of pods on any nodes; `pods` are oldest first.
 fn replicas_step(workload: &Workload, pods: &[&Pod]) -> Step {
-    let (wanted, update) = (workload.replicas, workload.kind.update());
+    let wanted = workload.replicas;
     let revision = workload.revision();
     let is_old = |pod: &&&Pod| pod.owner.as_ref().is_some_and(|owner| owner.revision != revision);
-    let old: Vec<_> = match update {
-        Update::Never => Vec::new(),
-        _ => pods.iter().filter(is_old).map(|pod| pod.name.clone()).collect(),
+    let old: Vec<&Pod> = match workload.strategy {
+        Strategy::Never => Vec::new(),
+        _ => pods.iter().filter(is_old).copied().collect(),
     };
-    let surge =
-        usize::from(update == Update::CreateFirst && !old.is_empty() && pods.len() - old.len() < wanted);
-    let most = wanted + surge;
-    if pods.len() < most {
-        return Step { create: vec![None; most - pods.len()], ..Step::default() };
+    let create = |count: usize| Step { create: vec![None; count], ..Step::default() };
+    match workload.strategy {
+        _ if old.is_empty() && pods.len() < wanted => create(wanted - pods.len()),
+        // Whoever is too many goes, the newest first.
+        _ if old.is_empty() => remove(pods.iter().rev().take(pods.len() - wanted).copied()),
+        Strategy::Rolling(bounds) => {
+            let (most, least) = bounds.of(wanted);
+            let new = pods.len() - old.len();
+            match wanted.saturating_sub(new).min(most.saturating_sub(pods.len())) {
+                0 => remove(dispensable(pods, old, least)),
+                lacking => create(lacking),
+            }
+        }
+        Strategy::Recreate => remove(old),
+        Strategy::OneByOne | Strategy::Never if pods.len() < wanted => create(wanted - pods.len()),
+        Strategy::OneByOne | Strategy::Never => {
+            let excess = (pods.len() - wanted).max(1);
+            remove(old.into_iter().rev().take(excess))
+        }
     }
-    let excess = pods.len() - wanted;
-    let remove = match (update, excess) {
-        // Whoever is too many goes: old ones before new ones, then the newest.
-        (_, 1..) if old.is_empty() => pods.iter().rev().take(excess).map(|pod| pod.name.clone()).collect(),
-        (_, 1..) => old.into_iter().take(excess).collect(),
-        (Update::RemoveFirst, 0) => old.into_iter().last().into_iter().collect(),
-        (_, 0) => Vec::new(),
-    };
-    Step { remove, ..Step::default() }
+}
+
+/// The old pods that may go such that so many are left that take traffic: first those that take none.
+fn dispensable<'a>(pods: &[&'a Pod], old: Vec<&'a Pod>, least: usize) -> impl Iterator<Item = &'a Pod> {
+    let serves = |pod: &Pod| pod.readiness == Readiness::Ready;
+    let spare = pods.iter().filter(|pod| serves(pod)).count().saturating_sub(least);
+    let (serving, idle): (Vec<_>, Vec<_>) = old.into_iter().partition(|pod| serves(pod));
+    idle.into_iter().chain(serving.into_iter().take(spare))
+}
+
+fn remove<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Step {
+    Step { remove: pods.into_iter().map(|pod| pod.name.clone()).collect(), ..Step::default() }
 }
 
 /// For one pod on every node that the template allows.
@@ -192,11 +210,10 @@ mod tests {
 
     use super::*;
     use crate::netns::Netns;
-    use crate::state::Readiness;
 
     fn workload(kind: WorkloadKind, replicas: usize) -> Workload {
         let template = serde_json::from_value(json!({"spec": {"containers": [{"name": "a"}]}})).unwrap();
-        Workload { kind, replicas, template, made: 0 }
+        Workload { kind, replicas, strategy: kind.strategy(), template, made: 0 }
     }
 
     fn pod(name: &str, revision: &str) -> Pod {
@@ -241,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_never_has_less_than_it_wants() {
+    fn a_small_deployment_never_has_less_than_it_wants() {
         let deployment = workload(WorkloadKind::Deployment, 2);
         let now = deployment.revision();
         let now = now.as_str();
@@ -254,6 +271,31 @@ mod tests {
         );
         assert_eq!(play(&deployment, &[("a", "old")]), ["++", "-a"]);
         assert_eq!(play(&workload(WorkloadKind::Deployment, 0), &[("a", "old")]), ["-a"]);
+    }
+
+    #[test]
+    fn a_deployment_keeps_to_its_bounds() {
+        let ten: Vec<_> = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"].map(|name| (name, "old")).into();
+        let mut deployment = workload(WorkloadKind::Deployment, 10);
+        assert_eq!(play(&deployment, &ten), ["+++", "-a-b-c-d-e", "+++++", "-f-g-h-i-j", "++"]);
+        let bounds = json!({"maxSurge": 0, "maxUnavailable": 5});
+        deployment.strategy = Strategy::Rolling(serde_json::from_value(bounds).unwrap());
+        assert_eq!(play(&deployment, &ten), ["-a-b-c-d-e", "+++++", "-f-g-h-i-j", "+++++"]);
+        deployment.strategy = Strategy::Recreate;
+        assert_eq!(play(&deployment, &ten), ["-a-b-c-d-e-f-g-h-i-j", "++++++++++"]);
+    }
+
+    #[test]
+    fn pods_that_take_no_traffic_go_first() {
+        let deployment = workload(WorkloadKind::Deployment, 4);
+        let mut pods = ["a", "b", "c", "d", "e"].map(|name| pod(name, "old"));
+        pods[2].readiness = Readiness::NotReady;
+        let step = replicas_step(&deployment, &pods.iter().collect::<Vec<_>>());
+        assert_eq!(step.remove, [Name::new("default", "c"), Name::new("default", "a")]);
+        // A new pod that is not ready yet keeps an old one in its place.
+        pods[2].owner = Some(Owner { workload: key(), revision: deployment.revision() });
+        let step = replicas_step(&deployment, &pods.iter().collect::<Vec<_>>());
+        assert_eq!(step.remove, [Name::new("default", "a")]);
     }
 
     #[test]

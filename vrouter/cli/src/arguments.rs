@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand};
 use vrouter_objects::IpProtocol;
 
+use crate::iptables::Family;
 use crate::output::Format;
 
 /// Shows the tables of this node's vRouter, and the controller's objects behind them.
@@ -50,6 +51,20 @@ pub enum Command {
         /// Only this Service (namespace/name) or address.
         name: Option<String>,
     },
+    /// A Service's journey on this node: by which addresses it is reached, and who gets new flows.
+    Service {
+        /// The Service (namespace/name).
+        name: String,
+        /// How to show it.
+        #[command(flatten)]
+        form: ServiceForm,
+    },
+    /// Services in brief.
+    Services {
+        /// How to show them.
+        #[command(flatten)]
+        form: ServiceForm,
+    },
     /// Flows: one line for each direction of a connection.
     Flow(FlowFilter),
     /// Dropped packets, counted by reason, and the last ones.
@@ -83,6 +98,17 @@ pub struct RouteFilter {
     /// Only those that an address matches, the longest first.
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
+}
+
+/// How services are shown.
+#[derive(Debug, Args)]
+pub struct ServiceForm {
+    /// As the rules that kube-proxy's iptables mode would have for it on this node, in the form of iptables-save.
+    #[arg(long)]
+    pub as_iptables: bool,
+    /// Only the rules of this family, as its own iptables-restore takes them.
+    #[arg(long, requires = "as_iptables", value_name = "4|6")]
+    pub family: Option<Family>,
 }
 
 /// Which flows.
@@ -153,12 +179,20 @@ mod tests {
             "vrctl flow --proto 0",
             "vrctl flow --port 70000",
             "vrctl nhs",
+            "vrctl service",
+            "vrctl service a/b --family 4",
+            "vrctl services --as-iptables --family 5",
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
-        for good in
-            ["vrctl get fip -o yaml", "vrctl --socket /x status", "vrctl rt --vrf 1", "vrctl flow --proto 47"]
-        {
+        for good in [
+            "vrctl get fip -o yaml",
+            "vrctl --socket /x status",
+            "vrctl rt --vrf 1",
+            "vrctl flow --proto 47",
+            "vrctl service a/b",
+            "vrctl services --as-iptables --family 6",
+        ] {
             assert!(parse(good).is_ok(), "{good}");
         }
     }

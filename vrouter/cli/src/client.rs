@@ -64,6 +64,13 @@ impl Client {
         Ok(pieces.into_iter().flat_map(|piece| piece.floating_ips).collect())
     }
 
+    /// Services, with what their members were given on this node.
+    pub async fn services(&mut self) -> Result<Vec<v1::HeldService>, CliError> {
+        let reply = self.node.services(v1::TableRequest {}).await;
+        let pieces = all(self.table(reply)?).await?;
+        Ok(pieces.into_iter().flat_map(|piece| piece.services).collect())
+    }
+
     /// Nodes.
     pub async fn virtual_routers(&mut self) -> Result<Vec<v1::VirtualRouter>, CliError> {
         let reply = self.node.virtual_routers(v1::TableRequest {}).await;
@@ -107,11 +114,14 @@ impl Client {
 
     fn table<T>(&self, reply: Result<tonic::Response<T>, Status>) -> Result<T, CliError> {
         match reply {
-            Err(status) if status.code() == Code::Unimplemented => {
-                Err(CliError::Controller(self.socket.clone()))
-            }
+            Err(status) if status.code() == Code::Unimplemented => Err(self.is_controllers()),
             reply => Ok(reply?.into_inner()),
         }
+    }
+
+    /// That the socket is a controller's, which has none of a node's tables.
+    pub fn is_controllers(&self) -> CliError {
+        CliError::Controller(self.socket.clone())
     }
 }
 

@@ -44,6 +44,14 @@ pub enum CliError {
         /// The name.
         name: String,
     },
+    /// A Service of which the node holds nothing.
+    #[error("this node holds no service \"{name}\"{}", also(.near))]
+    UnknownService {
+        /// The name that was asked for.
+        name: String,
+        /// What may have been meant.
+        near: Vec<String>,
+    },
     /// The socket belongs to the controller, which has no tables.
     #[error("{} is a controller's socket: only get and status work there", .0.display())]
     Controller(PathBuf),
@@ -56,4 +64,13 @@ pub enum CliError {
     /// Standard output is closed.
     #[error("standard output: {0}")]
     Output(#[from] std::io::Error),
+}
+
+/// What to look at instead.
+fn also(near: &[String]) -> String {
+    if near.is_empty() {
+        // It may exist all the same.
+        return "; those without an address of their own are held nowhere".to_owned();
+    }
+    format!("; near to it: {}", near.join(", "))
 }

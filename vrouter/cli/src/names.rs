@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use vrouter_objects::NextHop;
+use vrouter_objects::{NextHop, RouterId, VmiId};
 use vrouter_proto::v1;
 
 use crate::client::Client;
@@ -20,12 +20,6 @@ pub struct Names {
 }
 
 impl Names {
-    /// Asks for networks alone.
-    pub async fn of_networks(client: &mut Client) -> Result<Self, CliError> {
-        let networks = client.routing_instances().await?;
-        Ok(Self::of(vec![], networks, vec![]))
-    }
-
     /// Asks for networks, and whatever else a next hop leads to.
     pub async fn of_next_hops(client: &mut Client) -> Result<Self, CliError> {
         let interfaces = client.interfaces().await?;
@@ -34,7 +28,14 @@ impl Names {
         Ok(Self::of(interfaces, networks, routers))
     }
 
-    /// Asks for all these, and for services and their members.
+    /// Asks for networks and nodes.
+    pub async fn of_places(client: &mut Client) -> Result<Self, CliError> {
+        let networks = client.routing_instances().await?;
+        let routers = client.virtual_routers().await?;
+        Ok(Self::of(vec![], networks, routers))
+    }
+
+    /// Asks for whatever a next hop leads to, and for services and their members.
     pub async fn of_everything(client: &mut Client) -> Result<Self, CliError> {
         let floating_ips = client.floating_ips().await?;
         let mut names = Self::of_next_hops(client).await?;
@@ -42,7 +43,8 @@ impl Names {
         Ok(names)
     }
 
-    fn of(
+    /// Of these.
+    pub fn of(
         interfaces: Vec<v1::Interface>,
         networks: Vec<v1::RoutingInstance>,
         routers: Vec<v1::VirtualRouter>,
@@ -73,6 +75,12 @@ impl Names {
     /// An interface; nothing for none.
     pub fn interface(&self, vmi: u32) -> String {
         if vmi == 0 { String::new() } else { named(&self.interfaces, vmi) }
+    }
+
+    /// A node; nothing for none.
+    pub fn router(&self, router: Option<RouterId>) -> String {
+        let Some(router) = router else { return String::new() };
+        self.routers.get(&router.get()).map_or_else(|| format!("#{router}"), |(name, _)| name.clone())
     }
 
     /// A service, by its floating IP; nothing for none.
@@ -106,6 +114,7 @@ impl Names {
 
     fn describe(&self, next_hop: &NextHop) -> String {
         match next_hop {
+            NextHop::Interface(VmiId::HOST) => "interface vhost0".to_owned(),
             NextHop::Interface(vmi) => format!("interface {vmi} ({})", self.interface(vmi.get())),
             NextHop::Tunnel(router) => match self.routers.get(&router.get()) {
                 Some((name, address)) => format!("tunnel {address} ({name})"),
@@ -181,6 +190,7 @@ mod tests {
         for (kind, expected) in [
             (Kind::Interface(5), "interface 5 (default/web)"),
             (Kind::Interface(6), "interface 6 (#6)"),
+            (Kind::Interface(u32::MAX), "interface vhost0"),
             (Kind::Tunnel(3), "tunnel 172.30.0.2 (n2)"),
             (Kind::VrfTranslate(2), "vrf-translate 2 (default/services)"),
             (Kind::Reject(v1::Empty {}), "reject"),

@@ -49,6 +49,18 @@ pub fn table<T: Row>(rows: &[T]) -> String {
     table.lines().map(trim).collect::<Vec<_>>().join("\n")
 }
 
+/// `name: value` lines, the values below each other.
+pub fn lines(facts: &[(String, String)]) -> String {
+    let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default() + 2;
+    let line = |(name, value): &(String, String)| format!("{:width$}{value}", format!("{name}:"));
+    facts.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// One of them.
+pub fn fact(name: impl Into<String>, value: impl ToString) -> (String, String) {
+    (name.into(), value.to_string())
+}
+
 /// Prints one document, as JSON unless YAML was asked for.
 pub fn document<T: Serialize + ?Sized>(format: Format, document: &T) -> Result<(), CliError> {
     match format {
@@ -107,6 +119,12 @@ mod tests {
     fn tables_have_headings_and_no_trailing_blanks() {
         let lines: Vec<_> = table(&[Example(1), Example(22)]).lines().map(str::to_owned).collect();
         assert_eq!(lines, ["NUMBER  AGAIN", "1       001", "22      022"]);
+    }
+
+    #[test]
+    fn facts_stand_below_each_other() {
+        let facts = [fact("a", 1), fact("longer", "two")];
+        assert_eq!(lines(&facts), "a:      1\nlonger: two");
     }
 
     #[test]

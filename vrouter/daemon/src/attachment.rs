@@ -70,6 +70,11 @@ impl NetworkNamespace {
         Ok(Self { path: path.to_owned(), inode })
     }
 
+    /// The one that this process is in.
+    pub fn own() -> io::Result<Self> {
+        Self::at(Path::new("/proc/self/ns/net"))
+    }
+
     /// Whether it is still the one at its path.
     pub fn is_there(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode)

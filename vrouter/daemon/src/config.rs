@@ -1,16 +1,20 @@
 //! Configuration, by flags and from a file. Flags win.
 
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::thread;
 
 use clap::Parser;
+use ipnet::IpNet;
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::agent::HostSettings;
 use crate::control::{Security, Target, TargetError};
-use crate::io_plane::TunnelKind;
+use crate::host_path::{Marks, PortRange};
+use crate::io_plane::{HostPathKind, TunnelKind};
 
 /// The vRouter of one node: attaches pods, forwards their packets, translates Services.
 #[derive(Debug, Parser)]
@@ -52,6 +56,22 @@ struct Settings {
     /// Default: sockets.
     #[arg(long, value_name = "KIND")]
     vxlan: Option<TunnelKind>,
+    /// Who sees to the node's own part in the networks, vhost0 with its routes and its steering: the router, or nobody.
+    /// Default: managed.
+    #[arg(long, value_name = "KIND")]
+    host_path: Option<HostPathKind>,
+    /// The nodes' addresses that node ports are served at, by prefixes. Default: all.
+    #[arg(long, value_name = "CIDR,…", value_delimiter = ',')]
+    node_port_addresses: Option<Vec<IpNet>>,
+    /// The ports of this node's addresses that source translation takes. Default: 61000-65535.
+    #[arg(long, value_name = "FIRST-LAST")]
+    snat_ports: Option<String>,
+    /// The bit of a packet's mark that steers it to vhost0; the next higher one is taken as well. Default: 0x10000000.
+    #[arg(long, value_name = "BIT")]
+    fwmark: Option<String>,
+    /// Where the node says over HTTP, at /healthz, whether it forwards; empty: nowhere. Default: 0.0.0.0:10256.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    healthz_bind_address: Option<String>,
     /// Forwarding threads. Default: one for every two cores, at least 1 and at most 4.
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
@@ -83,6 +103,14 @@ pub struct Config {
     pub vtep_address: Option<IpAddr>,
     /// How packets get into tunnels.
     pub vxlan: TunnelKind,
+    /// How the node's own network stack takes part; `None`: not at all.
+    pub host: Option<HostSettings>,
+    /// The ports that packets sent in the node's name come from.
+    pub snat_ports: PortRange,
+    /// What steers packets to `vhost0`.
+    pub fwmark: Marks,
+    /// Where the node says whether it forwards.
+    pub healthz: Option<SocketAddr>,
     /// Forwarding threads.
     pub workers: usize,
     /// What is to outlive a restart.
@@ -144,6 +172,8 @@ const DEFAULT_WORKERS: usize = 4;
 const MAX_WORKERS: usize = 256;
 /// A million directions, half a million connections.
 const DEFAULT_FLOW_CAPACITY: usize = 1 << 20;
+/// Where kube-proxy says it.
+const DEFAULT_HEALTHZ: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 10_256);
 /// Slot numbers are 32 bits wide.
 const FLOW_CAPACITY: std::ops::RangeInclusive<usize> = 1024..=1 << 30;
 
@@ -183,6 +213,11 @@ impl Settings {
             tls_key: self.tls_key.or(other.tls_key),
             vtep_address: self.vtep_address.or(other.vtep_address),
             vxlan: self.vxlan.or(other.vxlan),
+            host_path: self.host_path.or(other.host_path),
+            node_port_addresses: self.node_port_addresses.or(other.node_port_addresses),
+            snat_ports: self.snat_ports.or(other.snat_ports),
+            fwmark: self.fwmark.or(other.fwmark),
+            healthz_bind_address: self.healthz_bind_address.or(other.healthz_bind_address),
             workers: self.workers.or(other.workers),
             state_dir: self.state_dir.or(other.state_dir),
             run_dir: self.run_dir.or(other.run_dir),
@@ -208,11 +243,27 @@ impl Settings {
             let problem = format!("{flow_capacity} is not in 1024-1073741824");
             return Err(ConfigError::Value { flag: "flow-capacity", problem });
         }
+        let snat_ports = read("snat-ports", self.snat_ports.as_deref(), PortRange::SOURCE_PORTS)?;
+        let host = match self.host_path.unwrap_or(HostPathKind::Managed) {
+            HostPathKind::Managed => {
+                let node_port_addresses = self.node_port_addresses.unwrap_or_default();
+                Some(HostSettings { node_port_addresses, source_ports: snat_ports })
+            }
+            HostPathKind::None => None,
+        };
+        let healthz = match self.healthz_bind_address.as_deref() {
+            Some("") => None,
+            address => Some(read("healthz-bind-address", address, DEFAULT_HEALTHZ)?),
+        };
         Ok(Config {
             node: self.node.filter(|name| !name.is_empty()).ok_or(ConfigError::Missing("node"))?,
             control: Target::new(&control, security)?,
             vtep_address: self.vtep_address,
             vxlan: self.vxlan.unwrap_or(TunnelKind::Sockets),
+            host,
+            snat_ports,
+            fwmark: read("fwmark", self.fwmark.as_deref(), Marks::DEFAULT)?,
+            healthz,
             workers,
             state_dir: self.state_dir.unwrap_or_else(|| "/var/lib/vrouter".into()),
             run_dir: self.run_dir.unwrap_or_else(|| "/run/vrouter".into()),
@@ -248,6 +299,12 @@ impl Settings {
     }
 }
 
+/// What a setting says, or else what it is by default.
+fn read<T: FromStr<Err: ToString>>(flag: &'static str, text: Option<&str>, default: T) -> Result<T, ConfigError> {
+    let Some(text) = text else { return Ok(default) };
+    text.parse().map_err(|error: T::Err| ConfigError::Value { flag, problem: error.to_string() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,6 +324,21 @@ mod tests {
         assert_eq!(config.state_dir, Path::new("/var/lib/vrouter"));
         assert_eq!(config.run_dir, Path::new("/run/vrouter"));
         assert_eq!((config.flow_capacity, config.log.as_str()), (1 << 20, "info"));
+        assert_eq!((config.snat_ports.to_string().as_str(), config.fwmark), ("61000-65535", Marks::DEFAULT));
+        assert_eq!(config.healthz.unwrap().to_string(), "0.0.0.0:10256");
+        assert!(config.host.unwrap().node_port_addresses.is_empty());
+    }
+
+    #[test]
+    fn the_hosts_part_can_be_chosen_and_left_out() {
+        let config = resolve(&format!(
+            "{LAB} --node-port-addresses 10.0.0.0/8,fd00::/8 --snat-ports 50000-50999 --healthz-bind-address="
+        ));
+        let config = config.unwrap();
+        let host = config.host.unwrap();
+        assert_eq!(host.node_port_addresses, ["10.0.0.0/8", "fd00::/8"].map(|prefix| prefix.parse().unwrap()));
+        assert_eq!((host.source_ports.range(), config.healthz), (50_000..=50_999, None));
+        assert!(resolve(&format!("{LAB} --host-path none")).unwrap().host.is_none());
     }
 
     #[test]
@@ -301,6 +373,10 @@ mod tests {
             ("--node n1 --control https://127.0.0.1:1 --tls-ca /nowhere", "--tls-ca: /nowhere: No such file"),
             (&format!("{LAB} --tls-cert /x"), "--insecure and --tls-cert contradict each other"),
             (&format!("{LAB} --workers 0"), "--workers: 0 is not in 1-256"),
+            (&format!("{LAB} --snat-ports 7-6"), "--snat-ports: \"7-6\" is no range of ports"),
+            (&format!("{LAB} --fwmark 3"), "--fwmark: \"3\" is not one of the bits"),
+            (&format!("{LAB} --healthz-bind-address here"), "--healthz-bind-address: invalid socket address"),
+            (&format!("{LAB} --node-port-addresses 10.0.0.0/33"), "--node-port-addresses <CIDR"),
             (&format!("{LAB} --flow-capacity 7"), "--flow-capacity: 7 is not in 1024"),
             (&format!("{LAB} --vtep-address here"), "--vtep-address <IP>"),
             (&format!("{LAB} --config /nowhere"), "--config /nowhere: No such file"),

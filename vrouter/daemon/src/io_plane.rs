@@ -11,8 +11,10 @@ use rtnetlink::packet_route::link::LinkAttribute;
 use serde::Deserialize;
 use vrouter_forward::frame::{PortId, Time};
 use vrouter_forward::{DroppedPacket, Epoch, Shared, Snapshot};
+use vrouter_objects::MacAddress;
 use vrouter_io::{DataPath, DataPathConfig, FlowFile, IoError, Peers, Tap, TapSpec, TunnelEnd, boot_time};
 
+use crate::host_path::{self, HostPath, HostPathError, Keeper};
 use crate::plane::{DataPlane, Device, PlaneError, Tunnels};
 use crate::tunnel_devices::{self, Followed, TunnelDeviceError, TunnelDevices};
 
@@ -40,6 +42,17 @@ pub struct IoPlane {
     /// Ports whose device has vanished, until somebody asks.
     unplugged: Mutex<BTreeSet<PortId>>,
     served: Mutex<Option<Served>>,
+    keeper: Mutex<Keeper>,
+}
+
+/// Who sees to the node's own network stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostPathKind {
+    /// The router: it makes `vhost0`, with routes and steering.
+    Managed,
+    /// Nobody: the node itself has no part in the router's networks.
+    None,
 }
 
 /// Tunnel devices that the workers serve.
@@ -56,7 +69,13 @@ impl IoPlane {
         shared: Arc<Shared>,
         first: Arc<Snapshot>,
         tunnel_kind: TunnelKind,
+        host_path: HostPathKind,
+        mut keeper: Keeper,
     ) -> Result<Self, PlaneError> {
+        if host_path == HostPathKind::None {
+            // A router that was killed may have left some.
+            withdraw(&mut keeper).remove();
+        }
         if tunnel_kind == TunnelKind::Sockets {
             // A router that was killed may have left some, and they would keep the port from us.
             tunnel_devices::remove_all()?;
@@ -72,12 +91,18 @@ impl IoPlane {
             drops: Mutex::default(),
             unplugged: Mutex::default(),
             served: Mutex::default(),
+            keeper: Mutex::new(keeper),
         })
     }
 
-    /// Stops the workers. TAPs stay, as do flows; devices that carry tunnels go, as sockets would.
+    /// Stops the workers. Pods' TAPs stay, as do flows; devices that carry tunnels go, as sockets would, and the node's
+    /// own stack is as it was before.
     pub fn stop(self) {
+        let mut keeper = self.keeper.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // While the workers still serve what is on its way.
+        let leftovers = withdraw(&mut keeper);
         self.data_path.stop();
+        leftovers.remove();
         if self.tunnel_kind == TunnelKind::Device
             && let Err(error) = tunnel_devices::remove_all()
         {
@@ -95,6 +120,10 @@ impl IoPlane {
     /// The tunnel devices that the workers serve, where that is known.
     fn served(&self) -> MutexGuard<'_, Option<Served>> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keeper(&self) -> MutexGuard<'_, Keeper> {
+        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_tunnel_devices(&self, tunnels: &Tunnels) -> Result<Vec<PlaneError>, PlaneError> {
@@ -126,6 +155,12 @@ impl IoPlane {
 
 impl From<TunnelDeviceError> for PlaneError {
     fn from(error: TunnelDeviceError) -> Self {
+        Self::new(&error)
+    }
+}
+
+impl From<HostPathError> for PlaneError {
+    fn from(error: HostPathError) -> Self {
         Self::new(&error)
     }
 }
@@ -199,6 +234,22 @@ impl DataPlane for IoPlane {
         answer.unwrap_or_else(|_| Err(PlaneError("asking the kernel for the MTU panicked".to_owned())))
     }
 
+    fn own_addresses(&self) -> Result<BTreeSet<IpAddr>, PlaneError> {
+        Ok(host_path::own_addresses()?)
+    }
+
+    fn device_index(&self, name: &str) -> Option<u32> {
+        nix::net::if_::if_nametoindex(name).ok()
+    }
+
+    fn set_host_path(&self, path: &HostPath) -> Vec<PlaneError> {
+        self.keeper().follow(path).into_iter().map(PlaneError::from).collect()
+    }
+
+    fn remove_host_path(&self) -> Vec<PlaneError> {
+        self.keeper().withdraw().into_iter().map(PlaneError::from).collect()
+    }
+
     fn now(&self) -> Time {
         boot_time()
     }
@@ -209,6 +260,35 @@ impl DataPlane for IoPlane {
         let surplus = drops.len().saturating_sub(DROPS_SHOWN);
         drops.drain(..surplus);
         drops.iter().cloned().collect()
+    }
+}
+
+/// Whether `vhost0` is still there when nothing leads to it any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leftovers {
+    Nothing,
+    Device,
+}
+
+/// Leaves nothing of the host path but its device, which the workers may still have open.
+fn withdraw(keeper: &mut Keeper) -> Leftovers {
+    let leftovers = if keeper.has_traces() { Leftovers::Device } else { Leftovers::Nothing };
+    for problem in keeper.withdraw() {
+        tracing::error!("{problem}");
+    }
+    leftovers
+}
+
+impl Leftovers {
+    fn remove(self) {
+        // It is known by its name; how it is does not matter.
+        let (name, mac) = (host_path::DEVICE.to_owned(), MacAddress::BROADCAST);
+        let spec = TapSpec { netns: None, name, queues: 1, mac, mtu: host_path::MAX_MTU };
+        if self == Self::Device
+            && let Err(error) = Tap::remove(&spec)
+        {
+            tracing::error!("{error}");
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //! - [`addressing`] gives out addresses; [`attachment`] is what a pod has got.
 //! - [`plane`] is the seam to the data path, [`io_plane`] the data path behind it, [`tunnel_devices`] the kernel's
 //!   devices that may carry its tunnels; [`state`] is what is on disk.
+//! - [`host_path`] is how the node's own network stack reaches the router; [`health`] tells load balancers over HTTP.
 //! - [`lock`] keeps two nodes from sharing what is one node's own.
 //! - [`node`] puts it all together and takes it apart again.
 
@@ -16,8 +17,12 @@ pub mod api;
 pub mod attachment;
 pub mod config;
 pub mod control;
+pub mod health;
+pub mod host_path;
 pub mod io_plane;
 pub mod lock;
+mod netlink;
+mod nft;
 pub mod node;
 pub mod plane;
 pub mod state;

@@ -18,7 +18,9 @@ use crate::agent::{Agent, Identity, Restored};
 use crate::api::{About, NodeService, RunDirectory, serve};
 use crate::config::Config;
 use crate::control;
-use crate::io_plane::IoPlane;
+use crate::health;
+use crate::host_path::{self, Keeper, check_source_ports};
+use crate::io_plane::{HostPathKind, IoPlane};
 use crate::lock::OwnDirectory;
 use crate::state::StateFiles;
 
@@ -47,6 +49,11 @@ pub async fn run(config: Config) -> Result<()> {
     let told_to_rest = told_to_rest.map(drop).shared();
     let tender = tokio::spawn(Arc::clone(&agent).keep_tending(told_to_rest.clone()));
     let keeper = tokio::spawn(Arc::clone(&agent).keep_tables(told_to_rest));
+    let watcher = config.host.is_some().then(|| {
+        let agent = Arc::clone(&agent);
+        tokio::spawn(async move { host_path::watch(|| agent.note_host_change()).await })
+    });
+    let health = tokio::spawn(health::serve(Arc::clone(&agent), config.healthz));
     let channel = tokio::spawn(control::follow(Arc::clone(&agent), config.control));
     writeln!(std::io::stdout(), "vrouter ready").context("standard output")?;
     tracing::info!("node {} is ready, {} workers", config.node, config.workers);
@@ -55,6 +62,10 @@ pub async fn run(config: Config) -> Result<()> {
     tracing::info!("stopping");
     signals.abort();
     end(channel).await;
+    end(health).await;
+    if let Some(watcher) = watcher {
+        end(watcher).await;
+    }
     closing.notify_one();
     if tokio::time::timeout(FAREWELL, api).await.is_err() {
         tracing::warn!("calls of the local API were cut off");
@@ -86,8 +97,19 @@ fn raise_file_limit() {
 /// The agent with its data path, gone on from where the node was before.
 fn build(config: &Config, state_directory: &OwnDirectory) -> Result<(Arc<Agent>, Arc<IoPlane>)> {
     let boot = boot_id()?;
-    let identity =
-        Identity { node: config.node.clone(), boot_id: boot.to_string(), vtep: config.vtep_address };
+    let identity = Identity {
+        node: config.node.clone(),
+        boot_id: boot.to_string(),
+        vtep: config.vtep_address,
+        host: config.host.clone(),
+    };
+    let host_path = match &config.host {
+        Some(settings) => {
+            check_source_ports(settings.source_ports)?;
+            HostPathKind::Managed
+        }
+        None => HostPathKind::None,
+    };
     let files = StateFiles::within(state_directory.path());
     let flow_file = FlowFile::open(&config.flow_table, config.flow_capacity, boot)?;
     let mut restored = Restored::load(&identity, &files, flow_file.last_epoch())?;
@@ -99,7 +121,9 @@ fn build(config: &Config, state_directory: &OwnDirectory) -> Result<(Arc<Agent>,
     let shared = Shared::new(flows, config.workers, ForwardConfig::default());
 
     let first = restored.state.tables.publish(flow_file.next_epoch());
-    let plane = Arc::new(IoPlane::start(flow_file, Arc::clone(&shared), first, config.vxlan)?);
+    let keeper = Keeper::new(config.fwmark, config.snat_ports, files.sysctls.clone(), boot.to_string());
+    let plane = IoPlane::start(flow_file, Arc::clone(&shared), first, config.vxlan, host_path, keeper)?;
+    let plane = Arc::new(plane);
     let agent = Agent::new(identity, files, plane.clone(), shared, restored);
     Ok((agent, plane))
 }

@@ -10,6 +10,7 @@ use vrouter_forward::{DroppedPacket, Epoch, Snapshot};
 use vrouter_objects::{MacAddress, Vni};
 
 use crate::attachment::NetworkNamespace;
+use crate::host_path::HostPath;
 
 /// The data path of this node, with its devices.
 pub trait DataPlane: Send + Sync + 'static {
@@ -38,6 +39,19 @@ pub trait DataPlane: Send + Sync + 'static {
     /// The MTU of the link that has this address.
     fn underlay_mtu(&self, vtep: IpAddr) -> Result<u32, PlaneError>;
 
+    /// The addresses by which others reach this node.
+    fn own_addresses(&self) -> Result<BTreeSet<IpAddr>, PlaneError>;
+
+    /// The index of a device in the node's own network namespace; `None`: it is not there.
+    fn device_index(&self, name: &str) -> Option<u32>;
+
+    /// The node's own stack is to be so, with a device that is open. Of what is so already, nothing happens. Returns what
+    /// of it could not be done, while the rest is.
+    fn set_host_path(&self, path: &HostPath) -> Vec<PlaneError>;
+
+    /// The node's own stack is to be as if there were no router. Returns what of it could not be done.
+    fn remove_host_path(&self) -> Vec<PlaneError>;
+
     /// The time that flows are measured by.
     fn now(&self) -> Time;
 
@@ -65,10 +79,10 @@ pub struct Tunnels {
     pub peers: BTreeMap<MacAddress, IpAddr>,
 }
 
-/// An interface's device inside its pod.
+/// An interface's device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    /// The pod's network namespace.
+    /// The network namespace it is in: the pod's, or the node's own.
     pub netns: NetworkNamespace,
     /// The device's name inside it.
     pub name: String,

@@ -1,6 +1,6 @@
 //! A node for tests: the real agent and tables, over a data path that only remembers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,15 +11,16 @@ use vrouter_forward::flow::{FlowConfig, FlowTable, Slot};
 use vrouter_forward::frame::{PortId, Time};
 use vrouter_forward::{DroppedPacket, Epoch, ForwardConfig, Shared, Snapshot};
 use vrouter_objects::{
-    AddressLease, LeaseId, MacAddress, Object, PodBinding, PodName, RouterId, RoutingInstance, Subnet,
+    AddressLease, LeaseId, MacAddress, NetworkKind, Object, PodBinding, PodName, RouterId, RoutingInstance, Subnet,
     Version, VirtualRouter, Vni, VrfId,
 };
 use vrouter_proto::convert::key_of;
 use vrouter_proto::{Digest, object_digest, v1};
 
-use crate::agent::{Agent, Applied, Assignment, AttachError, AttachRequest, Drift, Identity, Restored};
+use crate::agent::{Agent, Applied, Assignment, AttachError, AttachRequest, Drift, HostSettings, Identity, Restored};
 use crate::attachment::{Attachment, ContainerInterface};
 use crate::control::{Base, Update, WireKey};
+use crate::host_path::{HostPath, PortRange};
 use crate::plane::{DataPlane, Device, PlaneError, Tunnels};
 use crate::state::{StateFiles, make_private_directory};
 
@@ -37,6 +38,9 @@ pub(crate) struct FakePlane {
     pub(crate) are_tunnels_broken: AtomicBool,
     pub(crate) tunnels: Mutex<Option<Tunnels>>,
     pub(crate) unplugged: Mutex<Vec<PortId>>,
+    pub(crate) own_addresses: Mutex<BTreeSet<IpAddr>>,
+    pub(crate) host_path: Mutex<Option<HostPath>>,
+    pub(crate) host_path_problem: Mutex<Option<String>>,
     /// What it was told, in this order.
     pub(crate) told: Mutex<Vec<Told>>,
 }
@@ -47,6 +51,7 @@ pub(crate) enum Told {
     Publish,
     OpenPort(PortId),
     SetTunnels(IpAddr),
+    SetHostPath,
 }
 
 impl DataPlane for FakePlane {
@@ -97,6 +102,26 @@ impl DataPlane for FakePlane {
 
     fn underlay_mtu(&self, _: IpAddr) -> Result<u32, PlaneError> {
         Ok(1500)
+    }
+
+    fn own_addresses(&self) -> Result<BTreeSet<IpAddr>, PlaneError> {
+        Ok(self.own_addresses.lock().unwrap().clone())
+    }
+
+    fn device_index(&self, name: &str) -> Option<u32> {
+        let ports = self.ports.lock().unwrap();
+        ports.values().any(|device| device.name == name).then_some(7)
+    }
+
+    fn set_host_path(&self, path: &HostPath) -> Vec<PlaneError> {
+        *self.host_path.lock().unwrap() = Some(path.clone());
+        self.told.lock().unwrap().push(Told::SetHostPath);
+        self.host_path_problem.lock().unwrap().clone().map(PlaneError).into_iter().collect()
+    }
+
+    fn remove_host_path(&self) -> Vec<PlaneError> {
+        *self.host_path.lock().unwrap() = None;
+        Vec::new()
     }
 
     fn now(&self) -> Time {
@@ -152,7 +177,9 @@ impl TestNode {
     }
 
     fn start_on(plane: FakePlane, directory: Arc<TempDir>, boot_id: &str) -> Self {
-        let identity = Identity { node: "n1".to_owned(), boot_id: boot_id.to_owned(), vtep: None };
+        let host = HostSettings { node_port_addresses: Vec::new(), source_ports: PortRange::SOURCE_PORTS };
+        let (node, boot_id) = ("n1".to_owned(), boot_id.to_owned());
+        let identity = Identity { node, boot_id, vtep: None, host: Some(host) };
         make_private_directory(&directory.path().join("state")).unwrap();
         let files = StateFiles::within(&directory.path().join("state"));
         let restored = Restored::load(&identity, &files, Epoch(0)).unwrap();
@@ -222,16 +249,12 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 pub(crate) fn basics() -> Vec<Object> {
     let subnet = |prefix: &str, gateway| Subnet { prefix: prefix.parse().unwrap(), gateway: ip(gateway) };
     vec![
-        Object::VirtualRouter(VirtualRouter {
-            id: RouterId::new(1).unwrap(),
-            name: "n1".to_owned(),
-            address: ip("172.30.0.1"),
-            mac: MacAddress::local(0x56, 1),
-        }),
+        router(1, "172.30.0.1"),
         Object::RoutingInstance(RoutingInstance {
             id: vrf(),
             name: "default/default-podnetwork".to_owned(),
             vni: Vni::new(1).unwrap(),
+            kind: NetworkKind::Overlay,
             subnets: vec![
                 subnet("10.244.0.0/16", "10.244.0.1"),
                 subnet("fd00:10:244::/48", "fd00:10:244::1"),
@@ -240,14 +263,11 @@ pub(crate) fn basics() -> Vec<Object> {
     ]
 }
 
-/// Another node.
+/// Node `n{id}`.
 pub(crate) fn router(id: u32, address: &str) -> Object {
-    Object::VirtualRouter(VirtualRouter {
-        id: RouterId::new(id).unwrap(),
-        name: format!("n{id}"),
-        address: ip(address),
-        mac: MacAddress::local(0x56, id),
-    })
+    let mac = MacAddress::local(0x56, id);
+    let id = RouterId::new(id).unwrap();
+    Object::VirtualRouter(VirtualRouter::new(id, &format!("n{id}"), ip(address), mac))
 }
 
 /// A lease of the pod network.

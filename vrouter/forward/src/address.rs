@@ -24,8 +24,8 @@ impl Address {
     pub const V4_UNSPECIFIED: Self = Self(V4_MAPPED);
 
     /// The IPv4 address with these octets.
-    pub fn v4(octets: [u8; 4]) -> Self {
-        Self(V4_MAPPED | u128::from(u32::from_be_bytes(octets)))
+    pub const fn v4(octets: [u8; 4]) -> Self {
+        Self(V4_MAPPED | u32::from_be_bytes(octets) as u128)
     }
 
     /// The IPv6 address with these octets.
@@ -65,6 +65,14 @@ impl Address {
         match self.family() {
             Family::V4 => !matches!((self.0 >> 24) as u8, 0 | 127 | 224..),
             Family::V6 => self.0 > 1 && (self.0 >> 120) as u8 != 0xff,
+        }
+    }
+
+    /// Whether it means something on one link only (RFC 3927, RFC 4291 section 2.5.6).
+    pub(crate) const fn is_link_local(self) -> bool {
+        match self.family() {
+            Family::V4 => (self.0 >> 16) as u16 == 0xa9fe,
+            Family::V6 => (self.0 >> 118) == 0x3fa,
         }
     }
 

@@ -58,6 +58,15 @@ impl Adjustment {
         Self(bits)
     }
 
+    /// What undoes it. Either zero is its own opposite.
+    #[inline]
+    pub(crate) const fn reversed(self) -> Self {
+        match self.0 {
+            0 | 0xffff => self,
+            bits => Self(!bits),
+        }
+    }
+
     /// To be kept.
     pub(crate) const fn bits(self) -> u16 {
         self.0
@@ -176,6 +185,14 @@ mod tests {
             let bytes = field.to_be_bytes();
             prop_assert_eq!(adjustment.apply(bytes), delta.apply(field).to_be_bytes());
             prop_assert_eq!(adjustment.apply_to_sum(bytes), delta.apply_to_sum(field).to_be_bytes());
+        }
+
+        #[test]
+        fn a_reversed_adjustment_undoes_it(old: [u8; 4], new: [u8; 4], field: u16) {
+            let adjustment = Adjustment::from(Delta::default().bytes(&old, &new));
+            let undone = adjustment.reversed().apply(adjustment.apply(field.to_be_bytes()));
+            // Both zeroes of one's complement mean the same.
+            prop_assert_eq!(u16::from_be_bytes(undone) % 0xffff, field % 0xffff);
         }
     }
 

@@ -1,10 +1,11 @@
 //! Counters: written by one worker each, without locked instructions, and summed by whoever reads.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vrouter_objects::DropReason;
 
-use crate::frame::{MAX_PORTS, PortId};
+use crate::frame::{Frame, Ingress, MAX_PORTS, PortId};
 
 /// A counter that one thread writes and any thread reads.
 #[derive(Debug, Default)]
@@ -53,7 +54,7 @@ pub struct WorkerCounters {
     pub segments_cut: Counter,
     /// Frames merged into super-frames.
     pub frames_merged: Counter,
-    ports: Box<[PortCell]>,
+    ports: Box<[PortCell; MAX_PORTS]>,
 }
 
 #[derive(Debug, Default)]
@@ -121,22 +122,26 @@ impl WorkerCounters {
             super_frames_sent: Counter::default(),
             segments_cut: Counter::default(),
             frames_merged: Counter::default(),
-            ports: (0..MAX_PORTS).map(|_| PortCell::default()).collect(),
+            ports: Box::new(std::array::from_fn(|_| PortCell::default())),
         }
     }
 
+    #[inline(always)]
     fn cell(&self, port: PortId) -> &PortCell {
         &self.ports[usize::from(port.0) % MAX_PORTS]
     }
 
-    #[inline]
-    pub(crate) fn rx(&self, port: PortId, frames: u64, bytes: u64) {
-        let cell = self.cell(port);
-        cell.rx_packets.add(frames);
-        cell.rx_bytes.add(bytes);
+    /// Counts frames that came in at one ingress.
+    pub(crate) fn receive(&self, ingress: Ingress, frames: &[Frame]) {
+        self.received.add(frames.len() as u64);
+        if let Ingress::Port(port) = ingress {
+            let cell = self.cell(port);
+            cell.rx_packets.add(frames.len() as u64);
+            cell.rx_bytes.add(frames.iter().map(|frame| frame.len() as u64).sum());
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tx(&self, port: PortId, frames: u64, bytes: u64) {
         let cell = self.cell(port);
         cell.tx_packets.add(frames);
@@ -174,7 +179,7 @@ impl WorkerCounters {
 }
 
 /// The sums over these workers.
-pub(crate) fn totals(workers: &[WorkerCounters]) -> PacketCounters {
+pub(crate) fn totals(workers: &[Arc<WorkerCounters>]) -> PacketCounters {
     let sum = |field: fn(&WorkerCounters) -> &Counter| workers.iter().map(|worker| field(worker).get()).sum();
     let drops: Vec<u64> = DropReason::ALL
         .iter()
@@ -196,7 +201,7 @@ pub(crate) fn totals(workers: &[WorkerCounters]) -> PacketCounters {
 }
 
 /// The sums over these workers for one port.
-pub(crate) fn port_totals(workers: &[WorkerCounters], port: PortId) -> PortCounters {
+pub(crate) fn port_totals(workers: &[Arc<WorkerCounters>], port: PortId) -> PortCounters {
     workers.iter().map(|worker| worker.cell(port)).fold(PortCounters::default(), |sum, cell| PortCounters {
         rx_packets: sum.rx_packets + cell.rx_packets.get(),
         rx_bytes: sum.rx_bytes + cell.rx_bytes.get(),

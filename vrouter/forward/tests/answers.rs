@@ -11,7 +11,7 @@ use support::{
 use vrouter_forward::Family;
 use vrouter_forward::parse::IcmpTypes;
 use vrouter_forward::sim::{Cluster, PacketBuilder, ServiceSpec};
-use vrouter_objects::{DropReason, NoMembers, ServiceProtocol};
+use vrouter_objects::{DropReason, ServiceProtocol};
 
 #[test]
 fn the_gateway_answers_pings_of_any_size() {
@@ -156,20 +156,6 @@ fn answers_are_limited_and_drops_are_not() {
         // Pings of the gateway and neighbour discovery are no errors.
         let ping = PacketBuilder::new(pod.v4, gateway(Family::V4)).echo_request(1, 1).build();
         assert_eq!(cluster.send(&pod, &ping).len(), 1, "{protocol}");
-    }
-}
-
-#[test]
-fn a_service_that_drops_without_members_says_nothing() {
-    for family in FAMILIES {
-        let mut cluster = Cluster::new(1);
-        let pod = cluster.pod(0);
-        let mut service = ServiceSpec::new(1, vip(family), ServiceProtocol::Tcp, 80, &[]);
-        service.no_members = NoMembers::Drop;
-        cluster.put(&[service.object()]);
-        let syn = packet(address(&pod, family), vip(family), ServiceProtocol::Tcp, (4000, 80), SYN);
-        assert_eq!(cluster.send(&pod, &syn), []);
-        assert_eq!(drops(&cluster, 0), [(DropReason::NoMembers, 1)]);
     }
 }
 

@@ -139,16 +139,29 @@ fn nobody_is_told_that_its_own_address_is_taken() {
     let own = Arp::request(&pod, pod.v4);
     let unspecified = IpAddr::from([0_u16; 8]);
     let own6 = Solicitation { source: unspecified, options: Vec::new(), ..Solicitation::new(&pod, pod.v6) };
+    let link_local = "fe80::50ff:fe00:1".parse().unwrap();
     for frame in [
         own.build(pod.mac),
         Arp { sender: (pod.mac, nobody), ..own.clone() }.build(pod.mac),
         Arp { operation: 2, ..own }.build(pod.mac),
         own6.build(pod.mac),
-        // No route, nobody to answer for.
-        Arp::request(&pod, "192.0.2.1".parse().unwrap()).build(pod.mac),
-        Solicitation::new(&pod, "2001:db8::1".parse().unwrap()).build(pod.mac),
+        // A default route leads to nobody on the pod's own link.
+        Arp { sender: (pod.mac, nobody), ..Arp::request(&pod, "169.254.7.7".parse().unwrap()) }.build(pod.mac),
+        Solicitation { target: v6(link_local), ..own6 }.build(pod.mac),
+        Solicitation::new(&pod, link_local).build(pod.mac),
     ] {
         assert_eq!(from_pod(&mut cluster, &pod, &frame), [], "{frame:02x?}");
+    }
+    let elsewhere = [
+        Arp::request(&pod, "192.0.2.1".parse().unwrap()).build(pod.mac),
+        Solicitation::new(&pod, "2001:db8::1".parse().unwrap()).build(pod.mac),
+    ];
+    for frame in &elsewhere {
+        assert_eq!(from_pod(&mut cluster, &pod, frame).len(), 1, "the way out is ours");
+    }
+    support::remove_default_routes(&mut cluster);
+    for frame in &elsewhere {
+        assert_eq!(from_pod(&mut cluster, &pod, frame), [], "no route, nobody to answer for: {frame:02x?}");
     }
     assert_eq!(drops(&cluster, 0), [], "heard, and nothing to say");
     // The address of another is taken.

@@ -51,6 +51,7 @@ fn a_route_to_nowhere_has_its_reason() {
         for (name, next_hop, reason) in &table {
             let mut cluster = Cluster::new(2);
             let pod = cluster.pod(0);
+            cluster.nodes[0].tables.detach(VmiId::HOST);
             cluster.put(&[route(1, family, next_hop.clone())]);
             assert_eq!(cluster.send(&pod, &syn(&pod, family, 4000)), [], "{family:?} {name}");
             assert_eq!(drops(&cluster, 0), [(*reason, 1)], "{family:?} {name}");
@@ -105,6 +106,7 @@ fn no_route_is_told_by_the_gateway() {
     for family in FAMILIES {
         let mut cluster = Cluster::new(1);
         let pod = cluster.pod(0);
+        support::remove_default_routes(&mut cluster);
         let told = only(&cluster.send(&pod, &syn(&pod, family, 4000)));
         let (kind, code) = IcmpTypes::of(family).no_route;
         assert_eq!((told.source, &told.payload[..2]), (gateway(family), &[kind, code][..]), "{family:?}");

@@ -72,7 +72,7 @@ fn nobody_there_is_told_at_once() {
 }
 
 #[test]
-fn a_pod_reaches_itself_through_its_own_service() {
+fn snat_5_a_pod_reaches_itself_through_its_own_service() {
     for family in FAMILIES {
         let mut cluster = Cluster::new(1);
         let pod = cluster.pod(0);
@@ -91,7 +91,7 @@ fn a_pod_reaches_itself_through_its_own_service() {
 }
 
 #[test]
-fn connections_spread_and_stay_when_members_come_and_go() {
+fn aff_7_connections_spread_and_stay_when_members_come_and_go() {
     let mut cluster = Cluster::with_slots(1, 16_384);
     let client = cluster.pod(0);
     let servers: Vec<PodHandle> = (0..4).map(|_| cluster.pod(0)).collect();
@@ -99,7 +99,7 @@ fn connections_spread_and_stay_when_members_come_and_go() {
         let mut spec = ServiceSpec::new(1, vip(Family::V4), ServiceProtocol::Tcp, 80, &[]);
         spec.members = members
             .iter()
-            .map(|member| (*member as u32 + 1, servers[*member].v4, 8080, MemberState::Active))
+            .map(|member| (*member as u32 + 1, servers[*member].v4, 8080, MemberState::Ready))
             .collect();
         spec.object()
     };
@@ -168,27 +168,6 @@ fn an_error_about_a_translated_packet_reaches_its_sender_translated() {
         let mut got = read(&quoted);
         (expected.hops, got.hops) = (0, 0);
         assert_eq!(got, expected, "what is quoted is what was sent");
-    }
-}
-
-/// Only a SYN opens a connection: anything else to a service is of one that nobody here knows.
-#[test]
-fn tcp_9_what_is_no_syn_makes_no_flow_to_a_service() {
-    for family in FAMILIES {
-        let mut cluster = Cluster::new(1);
-        let (client, server) = (cluster.pod(0), cluster.pod(0));
-        let service =
-            ServiceSpec::new(1, vip(family), ServiceProtocol::Tcp, 80, &[(address(&server, family), 8080)]);
-        cluster.put(&[service.object()]);
-        for flags in [ACK, SYN | ACK] {
-            let stray =
-                packet(address(&client, family), vip(family), ServiceProtocol::Tcp, (4000, 80), flags);
-            let told = only(&cluster.send(&client, &stray));
-            assert_eq!((told.source, told.tcp_flags & 4), (vip(family), 4), "{flags:#x}");
-        }
-        assert_eq!(cluster.nodes[0].flows(cluster.now), []);
-        let syn = packet(address(&client, family), vip(family), ServiceProtocol::Tcp, (4000, 80), SYN);
-        assert_eq!(only(&cluster.send(&client, &syn)).destination, address(&server, family));
     }
 }
 

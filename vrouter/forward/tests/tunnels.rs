@@ -21,7 +21,7 @@ const TUNNEL_MTU: usize = 1450;
 
 fn node(number: usize) -> VirtualRouter {
     let id = RouterId::new(number as u32 + 1).unwrap();
-    VirtualRouter { id, name: format!("n{}", number + 1), address: vtep(number), mac: node_mac(number) }
+    VirtualRouter::new(id, &format!("n{}", number + 1), vtep(number), node_mac(number))
 }
 
 fn entropy_of(egress: Egress) -> u32 {
@@ -93,20 +93,24 @@ fn a_node_speaks_for_no_address_that_is_not_routed_to_it() {
     let mut cluster = Cluster::new(3);
     let (pod, far) = (cluster.pod(0), cluster.pod(1));
     let bystander = cluster.pod(0);
-    // A local pod's, one of the third node's block, a service's, the gateway's, and nobody's.
+    // A local pod's, one of the third node's block, a service's, the gateway's, and this node's own.
     let sources = [
         bystander.v4,
         IpAddr::from([10, 244, 3, 2]),
         IpAddr::from([10, 96, 0, 10]),
         IpAddr::from([10, 244, 0, 1]),
+        vtep(0),
     ];
-    for source in sources.into_iter().chain([IpAddr::from([203, 0, 113, 1])]) {
+    for source in sources {
         let bytes = PacketBuilder::new(source, pod.v4).udp(1, 2).macs(node_mac(1), node_mac(0)).build();
         assert_eq!(cluster.follow(0, from_tunnel(&bytes, vtep(1))), [], "from {source}");
     }
     assert_eq!(dropped(&cluster, 0, DropReason::SpoofedAddress), 5);
-    let honest = PacketBuilder::new(far.v4, pod.v4).udp(1, 2).macs(node_mac(1), node_mac(0)).build();
-    assert_eq!(cluster.follow(0, from_tunnel(&honest, vtep(1))).len(), 1);
+    // What is its pods', and what came from outside, or from a node, by way of it.
+    for source in [far.v4, IpAddr::from([203, 0, 113, 1]), vtep(1), vtep(2)] {
+        let honest = PacketBuilder::new(source, pod.v4).udp(1, 2).macs(node_mac(1), node_mac(0)).build();
+        assert_eq!(cluster.follow(0, from_tunnel(&honest, vtep(1))).len(), 1, "from {source}");
+    }
 }
 
 #[test]

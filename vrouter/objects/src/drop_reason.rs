@@ -61,6 +61,7 @@ drop_reasons! {
     InvalidNextHop, "invalid-next-hop", NextHop, "The route's next hop names something this node does not hold.";
     RouteLoop, "route-loop", NextHop, "It would leave by the tunnel side it came in by, or through too many VRFs.";
     NoService, "no-service", NextHop, "A service address, but no service at this protocol and port; the sender was told.";
+    SourceRange, "source-range", NextHop, "To a load balancer's address from a source that loadBalancerSourceRanges does not list.";
     NoMembers, "no-members", NextHop, "A service without a usable member; the sender was told where the service says so.";
     InvalidVxlan, "invalid-vxlan", Tunnel, "A VXLAN header that is too short, or has its I bit clear.";
     UnknownVni, "unknown-vni", Tunnel, "No network here has this VNI.";

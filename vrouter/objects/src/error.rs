@@ -17,6 +17,9 @@ pub enum ObjectError {
     /// A TCP, UDP or SCTP port of a service is 1 to 65535.
     #[error("port {0} is not in 1-65535")]
     PortRange(i64),
+    /// Kubernetes allows a second to a day.
+    #[error("an affinity timeout of {0} seconds is not in 1-86400")]
+    AffinityRange(u32),
     /// Not six hexadecimal octets.
     #[error("\"{0}\" is not a MAC address (six octets, as in 02:00:00:00:00:01)")]
     Mac(String),

@@ -49,6 +49,11 @@ id!(
     /// A virtual machine interface.
     VmiId, "vmi"
 );
+impl VmiId {
+    /// `vhost0`, on every node alike. Leases never reach it.
+    pub const HOST: Self = Self(NonZeroU32::MAX);
+}
+
 id!(
     /// A floating IP.
     FloatingIpId, "floating ip"

@@ -20,14 +20,17 @@ mod vmi;
 
 pub use drop_reason::{DropGroup, DropReason};
 pub use error::ObjectError;
-pub use floating_ip::{FloatingIp, Listener, Member, MemberState, NoMembers};
+pub use floating_ip::{
+    AffinityTimeout, ExternalAddress, ExternalKind, FloatingIp, Listener, Member, MemberState, TopologyHints,
+    TrafficPolicy,
+};
 pub use ids::{FloatingIpId, LeaseId, ListenerId, MemberId, Port, RouterId, Version, VmiId, Vni, VrfId};
 pub use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 pub use mac::MacAddress;
-pub use node::{AddressLease, VirtualRouter};
+pub use node::{AddressLease, RouterKind, VirtualRouter};
 pub use object::{Object, ObjectKey, ObjectKind};
 pub use pod::{PodBinding, PodName};
 pub use protocol::{IpProtocol, ServiceProtocol};
 pub use route::{NextHop, Route, RouteKey};
-pub use routing_instance::{RoutingInstance, Subnet};
+pub use routing_instance::{NetworkKind, RoutingInstance, Subnet};
 pub use vmi::{Vmi, VmiKind};

@@ -17,6 +17,38 @@ pub struct VirtualRouter {
     pub address: IpAddr,
     /// The destination MAC its tunnel end expects in inner frames, and the source MAC of what it sends.
     pub mac: MacAddress,
+    /// Every address of the node that the cluster knows, the VTEP's included: node ports are served at them, and pods
+    /// reach the node itself by them.
+    pub addresses: Vec<IpAddr>,
+    /// Its zone (`topology.kubernetes.io/zone`), empty where it has none.
+    pub zone: String,
+    /// What forwards its packets.
+    pub kind: RouterKind,
+}
+
+impl VirtualRouter {
+    /// A vRouter with this address alone, in no zone.
+    pub fn new(id: RouterId, name: &str, address: IpAddr, mac: MacAddress) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            address,
+            mac,
+            addresses: vec![address],
+            zone: String::new(),
+            kind: RouterKind::Vrouter,
+        }
+    }
+}
+
+/// What forwards a node's packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum RouterKind {
+    /// A vRouter: it returns what came from outside by way of another node to that node.
+    #[default]
+    Vrouter,
+    /// A kernel with flannel's VXLAN: it knows the pod network alone.
+    Kernel,
 }
 
 /// A block of pod addresses, and of interface ids, that one node may give out by itself, also while the controller

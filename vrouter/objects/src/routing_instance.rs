@@ -15,8 +15,20 @@ pub struct RoutingInstance {
     pub name: String,
     /// What marks this network's packets between nodes. Each network has its own.
     pub vni: Vni,
+    /// What is in it.
+    pub kind: NetworkKind,
     /// The network's subnets, at most one gateway each.
     pub subnets: Vec<Subnet>,
+}
+
+/// What is in a network.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum NetworkKind {
+    /// Interfaces of pods, or addresses of services.
+    #[default]
+    Overlay,
+    /// The nodes themselves, and whoever is beyond them: `vhost0` is a port into it. There is one.
+    Fabric,
 }
 
 /// A subnet of a virtual network.

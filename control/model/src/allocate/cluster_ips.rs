@@ -7,6 +7,7 @@ use ipnet::IpNet;
 
 use super::FloatingIps;
 use super::floating_ips::FloatingIpAllocation;
+use super::turn::in_turn;
 use crate::NamespacedName;
 use crate::family::{self, Family};
 
@@ -31,10 +32,8 @@ impl FloatingIps {
             return None;
         }
         let band = STATIC_BAND.min((last - first) / 16);
-        let from = self.last_picked(prefix).map_or(first + band, |picked| (picked + 1).clamp(first, last));
         let free = |number: &u128| !self.by_address.contains_key(&family::address(family, *number));
-        // On from the last one; then what lies before it; the static band only when nothing else is left.
-        let mut numbers = (from..=last).chain(first + band..from).chain(first..first + band);
+        let mut numbers = in_turn(first..=last, band, self.last_picked(prefix));
         let address = family::address(family, numbers.find(free)?);
         self.give(address, service)?;
         self.given.last_picked.retain(|picked| Family::from(*picked) != family);

@@ -1,17 +1,20 @@
-//! Everything that is given out: ids, blocks of pod addresses, cluster addresses. Plain state that can be saved and
+//! Everything that is given out: ids, blocks of pod addresses, cluster addresses, node ports. Plain state that can be saved and
 //! loaded; the same history gives the same state.
 
 mod cluster_ips;
+mod exposures;
 mod floating_ips;
 pub mod given;
 mod ids;
 mod nodes;
+mod turn;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ModelError;
 use crate::index::{AttachmentChange, Attachments};
 
+pub use exposures::{Exposure, ExposureChanges, Exposures};
 pub use floating_ips::{FloatingIpChanges, FloatingIps, ListenerAllocation, ListenerKey, MemberAllocation};
 pub use nodes::{Block, BlockFault, LeaseChange, NodeAllocation, Nodes};
 
@@ -22,6 +25,9 @@ pub struct State {
     pub(crate) nodes: Nodes,
     /// Cluster addresses, floating IPs, listeners and members.
     pub(crate) floating_ips: FloatingIps,
+    /// Node ports and load-balancer addresses. A state that was saved before there were any has none.
+    #[serde(default)]
+    pub(crate) exposures: Exposures,
     /// What is attached.
     pub(crate) attachments: Attachments,
 }
@@ -32,13 +38,16 @@ pub struct StateChange {
     /// Few and small: as a whole.
     pub(crate) nodes: Option<Nodes>,
     pub(crate) floating_ips: Option<FloatingIpChanges>,
+    #[serde(default)]
+    pub(crate) exposures: Option<ExposureChanges>,
     pub(crate) attachments: Vec<AttachmentChange>,
 }
 
 impl StateChange {
     /// Whether nothing changed.
     pub(crate) fn is_empty(&self) -> bool {
-        self.nodes.is_none() && self.floating_ips.is_none() && self.attachments.is_empty()
+        let Self { nodes, floating_ips, exposures, attachments } = self;
+        nodes.is_none() && floating_ips.is_none() && exposures.is_none() && attachments.is_empty()
     }
 }
 
@@ -51,11 +60,15 @@ impl State {
         if let Some(floating_ips) = change.floating_ips {
             self.floating_ips.replay(floating_ips);
         }
+        if let Some(exposures) = change.exposures {
+            self.exposures.replay(exposures);
+        }
         self.attachments.replay(change.attachments);
     }
 
     /// Refuses a state that contradicts itself.
     pub(crate) fn check(&self) -> Result<(), ModelError> {
-        self.nodes.check().and_then(|()| self.floating_ips.check()).map_err(ModelError::State)
+        let checked = self.nodes.check().and_then(|()| self.floating_ips.check());
+        checked.and_then(|()| self.exposures.check()).map_err(ModelError::State)
     }
 }

@@ -94,6 +94,11 @@ impl Nodes {
         self.present.keys()
     }
 
+    /// The nodes that exist by their ids.
+    pub fn names_by_router(&self) -> BTreeMap<RouterId, &str> {
+        self.present.iter().map(|(name, given)| (given.router, name.as_str())).collect()
+    }
+
     /// Makes sure the node has a router id. A node that comes back gets its former one.
     pub fn admit(&mut self, node: &str) -> Result<(), BlockFault> {
         if self.present.contains_key(node) {

@@ -1,17 +1,22 @@
 //! The middle: services as Contrail's load balancers, with every choice made. Nodes' tables and the documents that
 //! people see both follow from these.
 
+mod candidates;
 mod members;
+mod objects;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
+use ipnet::IpNet;
 use vrouter_objects::{
-    self as objects, FloatingIpId, ListenerId, MemberId, MemberState, NoMembers, Port, ServiceProtocol,
-    VmiId, VrfId,
+    ExternalAddress, FloatingIpId, ListenerId, MemberId, MemberState, Port, RouterId, ServiceProtocol,
+    TopologyHints, VmiId, VrfId,
 };
 
-use crate::NamespacedName;
-use crate::kube::TargetPort;
+use crate::allocate::ListenerKey;
+use crate::kube::{Policies, ServicePort, ServiceType, TargetPort};
+use crate::{Family, NamespacedName};
 
 pub(crate) use members::Builder;
 
@@ -20,19 +25,29 @@ pub(crate) use members::Builder;
 pub struct LoadBalancer {
     /// The Service.
     pub service: NamespacedName,
-    /// The network its virtual addresses are in.
-    pub vrf: VrfId,
+    /// Its type.
+    pub kind: ServiceType,
     /// One floating IP per cluster address, the primary first.
     pub floating_ips: Vec<FloatingIp>,
+    /// Who is led where.
+    pub policies: Policies,
+    /// Who may come by the load balancer's addresses; empty: everybody.
+    pub source_ranges: Vec<IpNet>,
+    /// Where nodes answer whether they have members of their own.
+    pub health_check: Option<Port>,
+    /// The names of the nodes that its members are on or meant for.
+    pub nodes: BTreeSet<String>,
 }
 
-/// A virtual address.
+/// The virtual addresses of one family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FloatingIp {
     /// Its id.
     pub id: FloatingIpId,
-    /// The address.
+    /// The cluster address.
     pub address: IpAddr,
+    /// The addresses by which it is reached from outside.
+    pub external: Vec<ExternalAddress>,
     /// One listener per Service port.
     pub listeners: Vec<Listener>,
 }
@@ -48,6 +63,8 @@ pub struct Listener {
     pub protocol: ServiceProtocol,
     /// Its port.
     pub port: Port,
+    /// Its port at the nodes' addresses.
+    pub node_port: Option<Port>,
     /// The members' port, as the Service says it.
     pub target: TargetPort,
     /// Who answers, in order of their ids.
@@ -69,22 +86,26 @@ pub struct Member {
     pub port: Port,
     /// Its interface, where its node reports interfaces.
     pub vmi: Option<VmiId>,
-    /// Whether it takes new flows.
+    /// The node it is on, where one is known.
+    pub router: Option<RouterId>,
+    /// What it may be given.
     pub state: MemberState,
+    /// For whom it is meant.
+    pub hints: TopologyHints,
+}
+
+/// What a service has beyond its cluster addresses, of that which each node has only once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exposed {
+    /// Ports at the nodes' addresses.
+    pub node_ports: BTreeMap<(Family, ListenerKey), Port>,
+    /// Where nodes answer whether they have members of their own.
+    pub health_check: Option<Port>,
+    /// Addresses by which it is reached from outside, in order.
+    pub external: Vec<ExternalAddress>,
 }
 
 impl LoadBalancer {
-    /// What every node that reaches the service network holds of it.
-    pub fn objects(&self) -> impl Iterator<Item = objects::FloatingIp> {
-        self.floating_ips.iter().map(|floating_ip| objects::FloatingIp {
-            id: floating_ip.id,
-            name: self.service.to_string(),
-            vrf: self.vrf,
-            address: floating_ip.address,
-            listeners: floating_ip.listeners.iter().map(Listener::object).collect(),
-        })
-    }
-
     /// The addresses of all members, each as often as it occurs.
     pub fn member_addresses(&self) -> impl Iterator<Item = IpAddr> {
         let listeners = self.floating_ips.iter().flat_map(|floating_ip| &floating_ip.listeners);
@@ -93,15 +114,12 @@ impl LoadBalancer {
 }
 
 impl Listener {
-    fn object(&self) -> objects::Listener {
-        objects::Listener {
-            id: self.id,
-            name: self.name.clone(),
-            protocol: self.protocol,
-            port: self.port,
-            no_members: NoMembers::Reject,
-            members: self.members.iter().map(Member::object).collect(),
-        }
+    /// The members that new flows go to, as far as the cluster as a whole decides: the ready ones, or where there are
+    /// none those that still serve.
+    pub fn usable_members(&self) -> impl Iterator<Item = &Member> {
+        let of_state = |state| self.members.iter().filter(move |member| member.state == state);
+        let any_ready = of_state(MemberState::Ready).next().is_some();
+        of_state(if any_ready { MemberState::Ready } else { MemberState::Serving })
     }
 }
 
@@ -110,16 +128,11 @@ impl Member {
     pub fn name(&self) -> String {
         self.pod.as_ref().map_or_else(|| self.endpoint.ip().to_string(), NamespacedName::to_string)
     }
+}
 
-    fn object(&self) -> objects::Member {
-        objects::Member {
-            id: self.id,
-            name: self.name(),
-            vrf: self.vrf,
-            address: self.endpoint.ip(),
-            port: self.port,
-            vmi: self.vmi,
-            state: self.state,
-        }
+impl ServicePort {
+    /// What identifies its listeners.
+    pub fn key(&self) -> ListenerKey {
+        ListenerKey { protocol: self.protocol, port: self.port }
     }
 }

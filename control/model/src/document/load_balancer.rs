@@ -1,10 +1,13 @@
 //! Floating IPs, load balancers, listeners, pools and members.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
+use ipnet::IpNet;
 use serde::Serialize;
-use vrouter_objects::{MemberState, Port, ServiceProtocol};
+use vrouter_objects::{
+    AffinityTimeout, ExternalKind, MemberState, Port, RouterId, ServiceProtocol, TrafficPolicy,
+};
 
 use super::machine::{instance_ip, interface_name, machine_reference};
 use super::network::suffix;
@@ -44,7 +47,18 @@ struct PortMapping {
 pub(super) struct LoadBalancerSpec {
     fq_name: Vec<String>,
     loadbalancer_provider: &'static str,
+    service_type: String,
     vip_addresses: Vec<IpAddr>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    external_addresses: Vec<IpAddr>,
+    internal_traffic_policy: &'static str,
+    external_traffic_policy: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_affinity_seconds: Option<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    source_ranges: Vec<IpNet>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    health_check_node_port: Option<u16>,
     listener_references: Vec<Reference>,
 }
 
@@ -57,6 +71,8 @@ pub(super) struct ListenerSpec {
     port_name: String,
     protocol: String,
     protocol_port: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node_port: Option<u16>,
     pool_reference: Reference,
 }
 
@@ -77,8 +93,10 @@ pub(super) struct MemberSpec {
     parent: Reference,
     address: IpAddr,
     protocol_port: u16,
-    /// `active`: takes new flows; `draining`: keeps those it has.
+    /// `active`: takes new flows; `serving`: where nobody does; `draining`: keeps those it has.
     condition: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    virtual_router: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     virtual_machine_reference: Option<Reference>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,18 +105,22 @@ pub(super) struct MemberSpec {
 
 /// The virtual addresses of services: the parents of their floating IPs.
 pub(super) fn instance_ips(model: &Model, selection: Selection<'_>) -> Vec<Document> {
-    each_floating_ip(model, selection, |floating_ip, name| {
-        instance_ip(name, floating_ip.address, Some(&model.config.services), Vec::new())
+    each_address(model, selection, |_, address, name| {
+        let network = match address.kind {
+            AddressKind::Cluster => &model.config.services,
+            AddressKind::External(_) => &model.config.fabric,
+        };
+        instance_ip(name, address.address, Some(network), Vec::new())
     })
 }
 
 pub(super) fn floating_ips(model: &Model, selection: Selection<'_>) -> Vec<Document> {
-    each_floating_ip(model, selection, |floating_ip, name| {
-        let active = floating_ip.listeners.iter().flat_map(active_members);
-        let interfaces: BTreeSet<Reference> = active.filter_map(|member| interface(model, member)).collect();
+    each_address(model, selection, |floating_ip, address, name| {
+        let usable = floating_ip.listeners.iter().flat_map(Listener::usable_members);
+        let interfaces: BTreeSet<Reference> = usable.filter_map(|member| interface(model, member)).collect();
         let spec = FloatingIpSpec {
             fq_name: fq_name(&name),
-            address: floating_ip.address,
+            address: address.address,
             parent: Reference::new(DocumentKind::InstanceIp, name.clone()),
             traffic_direction: "ingress",
             port_mappings_enable: true,
@@ -123,7 +145,14 @@ pub(super) fn load_balancers(model: &Model, selection: Selection<'_>) -> Vec<Doc
         let spec = LoadBalancerSpec {
             fq_name: fq_name(&name),
             loadbalancer_provider: "native",
+            service_type: load_balancer.kind.to_string(),
             vip_addresses: load_balancer.floating_ips.iter().map(|floating_ip| floating_ip.address).collect(),
+            external_addresses: external_addresses(load_balancer),
+            internal_traffic_policy: policy_name(load_balancer.policies.internal),
+            external_traffic_policy: policy_name(load_balancer.policies.external),
+            session_affinity_seconds: load_balancer.policies.affinity.map(AffinityTimeout::seconds),
+            source_ranges: load_balancer.source_ranges.clone(),
+            health_check_node_port: load_balancer.health_check.map(Port::get),
             listener_references: listeners.into_iter().collect(),
         };
         let uid = model.index.services.get(&name).map(|service| service.uid.clone()).unwrap_or_default();
@@ -146,6 +175,7 @@ pub(super) fn listeners(model: &Model, selection: Selection<'_>) -> Vec<Document
             port_name: listener.name.clone(),
             protocol: listener.protocol.to_string(),
             protocol_port: listener.port.get(),
+            node_port: parts.iter().find_map(|listener| listener.node_port).map(Port::get),
             pool_reference: Reference::new(DocumentKind::Pool, name.clone()),
         };
         let ids = parts.iter().map(|listener| listener.id.get()).collect();
@@ -175,25 +205,34 @@ pub(super) fn pools(model: &Model, selection: Selection<'_>) -> Vec<Document> {
 }
 
 pub(super) fn members(model: &Model, selection: Selection<'_>) -> Vec<Document> {
+    let routers = model.nodes.names_by_router();
     each_port(model, |load_balancer, parts| {
         let pool = listener_name(load_balancer, parts[0]);
         let members = parts.iter().flat_map(|listener| &listener.members);
         let named = members.map(|member| (member_name(&pool, member.endpoint), member));
         let selected = named.filter(|(name, _)| selection.takes(name));
-        selected.map(|(name, member)| member_document(model, &pool, name, member)).collect()
+        selected.map(|(name, member)| member_document(model, &routers, &pool, name, member)).collect()
     })
 }
 
-fn member_document(model: &Model, pool: &NamespacedName, name: NamespacedName, member: &Member) -> Document {
+fn member_document(
+    model: &Model,
+    routers: &BTreeMap<RouterId, &str>,
+    pool: &NamespacedName,
+    name: NamespacedName,
+    member: &Member,
+) -> Document {
     let spec = MemberSpec {
         fq_name: fq_name(&name),
         parent: Reference::new(DocumentKind::Pool, pool.clone()),
         address: member.endpoint.ip(),
         protocol_port: member.port.get(),
         condition: match member.state {
-            MemberState::Active => "active",
-            MemberState::Draining => "draining",
+            MemberState::Ready => "active",
+            MemberState::Serving => "serving",
+            MemberState::Leaving => "draining",
         },
+        virtual_router: member.router.and_then(|router| routers.get(&router)).map(|name| (*name).to_owned()),
         virtual_machine_reference: member.pod.as_ref().map(machine_reference),
         virtual_machine_interface_reference: interface(model, member),
     };
@@ -203,7 +242,7 @@ fn member_document(model: &Model, pool: &NamespacedName, name: NamespacedName, m
 /// A listener's mappings: one per port that its members have, which is one unless a named port differs between pods.
 /// Without members, it is the port they would have; what only the pods could tell defaults to the Service's port.
 fn port_mappings(listener: &Listener) -> Vec<PortMapping> {
-    let mut ports: BTreeSet<Port> = active_members(listener).map(|member| member.port).collect();
+    let mut ports: BTreeSet<Port> = listener.usable_members().map(|member| member.port).collect();
     if ports.is_empty() {
         ports.insert(match listener.target {
             TargetPort::Number(number) => number,
@@ -218,28 +257,61 @@ fn port_mappings(listener: &Listener) -> Vec<PortMapping> {
     ports.into_iter().map(mapping).collect()
 }
 
-fn active_members(listener: &Listener) -> impl Iterator<Item = &Member> {
-    listener.members.iter().filter(|member| member.state == MemberState::Active)
-}
-
 fn interface(model: &Model, member: &Member) -> Option<Reference> {
     let holding = model.index.attachments.holding(member.vrf, member.endpoint.ip());
     let attached = holding.into_iter().find(|attached| Some(attached.attachment.vmi) == member.vmi)?;
     Some(Reference::new(DocumentKind::VirtualMachineInterface, interface_name(attached)))
 }
 
-fn each_floating_ip(
+/// One virtual address of a floating IP: each has a document of its own.
+struct VirtualAddress {
+    address: IpAddr,
+    kind: AddressKind,
+}
+
+enum AddressKind {
+    Cluster,
+    External(ExternalKind),
+}
+
+fn virtual_addresses(floating_ip: &FloatingIp) -> impl Iterator<Item = VirtualAddress> {
+    let cluster = VirtualAddress { address: floating_ip.address, kind: AddressKind::Cluster };
+    let external = floating_ip.external.iter().map(|external| VirtualAddress {
+        address: external.address,
+        kind: AddressKind::External(external.kind),
+    });
+    std::iter::once(cluster).chain(external)
+}
+
+fn each_address(
     model: &Model,
     selection: Selection<'_>,
-    document: impl Fn(&FloatingIp, NamespacedName) -> Document,
+    document: impl Fn(&FloatingIp, &VirtualAddress, NamespacedName) -> Document,
 ) -> Vec<Document> {
-    let load_balancers = model.load_balancers.values();
-    load_balancers
-        .flat_map(|load_balancer| load_balancer.floating_ips.iter().map(move |one| (load_balancer, one)))
-        .map(|(load_balancer, one)| (one, address_name(load_balancer, one.address)))
-        .filter(|(_, name)| selection.takes(name))
-        .map(|(floating_ip, name)| document(floating_ip, name))
-        .collect()
+    let mut documents = Vec::new();
+    for load_balancer in model.load_balancers.values() {
+        for floating_ip in &load_balancer.floating_ips {
+            for address in virtual_addresses(floating_ip) {
+                let name = address_name(load_balancer, &address);
+                if selection.takes(&name) {
+                    documents.push(document(floating_ip, &address, name));
+                }
+            }
+        }
+    }
+    documents
+}
+
+fn external_addresses(load_balancer: &LoadBalancer) -> Vec<IpAddr> {
+    let external = load_balancer.floating_ips.iter().flat_map(|floating_ip| &floating_ip.external);
+    external.map(|external| external.address).collect()
+}
+
+fn policy_name(policy: TrafficPolicy) -> &'static str {
+    match policy {
+        TrafficPolicy::Cluster => "Cluster",
+        TrafficPolicy::Local => "Local",
+    }
 }
 
 /// Each Service port with its listeners, one per address family.
@@ -261,9 +333,23 @@ fn each_port(
     all
 }
 
-fn address_name(load_balancer: &LoadBalancer, address: IpAddr) -> NamespacedName {
+fn address_name(load_balancer: &LoadBalancer, address: &VirtualAddress) -> NamespacedName {
     let service = &load_balancer.service;
-    NamespacedName::new(&service.namespace, format!("{}-clusterip-{}", service.name, suffix(address.into())))
+    let own = match address.kind {
+        AddressKind::Cluster => format!("clusterip-{}", suffix(address.address.into())),
+        AddressKind::External(ExternalKind::ExternalIp) => {
+            format!("externalip-{}", address_part(address.address))
+        }
+        AddressKind::External(ExternalKind::LoadBalancer) => {
+            format!("loadbalancer-{}", address_part(address.address))
+        }
+    };
+    NamespacedName::new(&service.namespace, format!("{}-{own}", service.name))
+}
+
+/// An address as a part of a name.
+fn address_part(address: IpAddr) -> String {
+    address.to_string().replace(':', "-")
 }
 
 fn listener_name(load_balancer: &LoadBalancer, listener: &Listener) -> NamespacedName {
@@ -273,6 +359,6 @@ fn listener_name(load_balancer: &LoadBalancer, listener: &Listener) -> Namespace
 }
 
 fn member_name(pool: &NamespacedName, endpoint: SocketAddr) -> NamespacedName {
-    let address = endpoint.ip().to_string().replace(':', "-");
+    let address = address_part(endpoint.ip());
     NamespacedName::new(&pool.namespace, format!("{}-{address}-{}", pool.name, endpoint.port()))
 }

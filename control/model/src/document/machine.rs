@@ -17,6 +17,10 @@ pub(super) struct VirtualRouterSpec {
     fq_name: Vec<String>,
     #[serde(rename = "ipAddress", skip_serializing_if = "Option::is_none")]
     ip_address: Option<IpAddr>,
+    /// Every address of the node itself.
+    addresses: Vec<IpAddr>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    zone: String,
     /// Who forwards there: `vrouter`, `kernel` or `unknown`.
     forwarding: &'static str,
     virtual_machine_references: Vec<Reference>,
@@ -72,6 +76,8 @@ pub(super) fn virtual_routers(model: &Model, selection: Selection<'_>) -> Vec<Do
         let spec = VirtualRouterSpec {
             fq_name: fq_name(&own),
             ip_address: model.index.vtep(name),
+            addresses: model.index.own_addresses(name),
+            zone: node.zone.clone(),
             forwarding: match node.kind {
                 NodeKind::Vrouter => "vrouter",
                 NodeKind::Kernel { .. } => "kernel",

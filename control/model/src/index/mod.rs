@@ -47,6 +47,8 @@ pub struct Index {
     selectors: Multimap<Label, NamespacedName>,
     pods_by_label: Multimap<Label, NamespacedName>,
     pods_on: Multimap<String, NamespacedName>,
+    /// Nodes by the addresses that they state.
+    node_addresses: Multimap<IpAddr, String>,
     /// Pods with an interface by the addresses that their status states.
     stated: Multimap<IpAddr, NamespacedName>,
     /// Pods by the addresses they ask for.

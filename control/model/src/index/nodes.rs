@@ -8,21 +8,50 @@ use crate::kube::{NodeKind, NodeRecord};
 
 impl Index {
     pub(super) fn put_node(&mut self, name: &str, record: Option<NodeRecord>) {
-        let old = match record {
-            Some(record) if self.nodes.get(name) == Some(&record) => return,
-            Some(record) => self.nodes.insert(name.to_owned(), record),
-            None => self.nodes.remove(name),
-        };
-        if old.is_some() || self.nodes.contains_key(name) {
-            self.touch_node(name);
-            self.find_underlay();
+        if self.nodes.get(name) == record.as_ref() {
+            return;
         }
+        self.touch_node_addresses(name);
+        for (address, _) in self.nodes.remove(name).iter().flat_map(|old| &old.all_addresses) {
+            self.node_addresses.remove(address, name);
+        }
+        if let Some(new) = record {
+            for (address, _) in &new.all_addresses {
+                self.node_addresses.insert(*address, name.to_owned());
+            }
+            self.nodes.insert(name.to_owned(), new);
+            self.touch_node_addresses(name);
+        }
+        self.touch_node(name);
+        self.find_underlay();
     }
 
     /// Where tunnels to a node end, if they can reach it.
     pub fn vtep(&self, name: &str) -> Option<IpAddr> {
         let record = self.nodes.get(name).filter(|record| record.kind != NodeKind::Unknown)?;
-        record.vteps.iter().copied().find(|&address| Some(Family::from(address)) == self.underlay)
+        let fits = |address: IpAddr| {
+            Some(Family::from(address)) == self.underlay && self.node_at(address) == Some(name)
+        };
+        record.vteps.iter().copied().find(|&address| fits(address))
+    }
+
+    /// The node that has an address: of several that state it the first by name.
+    pub fn node_at(&self, address: IpAddr) -> Option<&str> {
+        self.node_addresses.get(&address).next().map(String::as_str)
+    }
+
+    /// The addresses at which a node itself is reached.
+    pub fn own_addresses(&self, name: &str) -> Vec<IpAddr> {
+        let stated = self.nodes.get(name).into_iter().flat_map(|record| &record.all_addresses);
+        stated.map(|(address, _)| *address).filter(|address| self.node_at(*address) == Some(name)).collect()
+    }
+
+    /// Whoever else states the node's addresses may win or lose one.
+    fn touch_node_addresses(&mut self, name: &str) {
+        let addresses = self.nodes.get(name).into_iter().flat_map(|record| &record.all_addresses);
+        let sharing = addresses.flat_map(|(address, _)| self.node_addresses.get(address));
+        let others: Vec<String> = sharing.filter(|other| *other != name).cloned().collect();
+        others.iter().for_each(|other| self.touch_node(other));
     }
 
     /// One family per cluster carries the tunnels. Most nodes decide: a single odd one cuts off nobody but itself.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointSubset, Endpoints, ObjectReference};
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointSlice};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointHints, EndpointSlice};
 use vrouter_objects::{Port, ServiceProtocol};
 
 use super::field;
@@ -51,7 +51,25 @@ pub struct SetEndpoint {
     pub condition: Condition,
     /// The pod behind it, where one is named.
     pub pod: Option<NamespacedName>,
+    /// The name of the Node object it is on, where one is named.
+    pub node: Option<String>,
+    /// For whom it is meant.
+    pub hints: Hints,
 }
+
+/// For whom an endpoint is meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// Zones.
+    pub zones: Vec<String>,
+    /// Names of Node objects.
+    pub nodes: Vec<String>,
+}
+
+/// The API has no more hints of a kind than these, and no longer zones.
+const MAX_HINTS: usize = 8;
+/// The longest name of a zone: it is a label's value.
+const MAX_ZONE: usize = 63;
 
 /// An endpoint's conditions, weighed; the better one is less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +87,7 @@ impl Condition {
     /// where `serving` contradicts it.
     pub fn weigh(conditions: &EndpointConditions) -> Self {
         let ready = conditions.ready.unwrap_or(true);
-        let serving = conditions.serving.unwrap_or(ready);
+        let serving = conditions.serving.unwrap_or(true);
         let terminating = conditions.terminating.unwrap_or(false);
         if ready {
             Self::Ready
@@ -126,8 +144,13 @@ fn read_subset(
         for (i, entry) in list.iter().flatten().enumerate() {
             let address =
                 findings.check(format!("{field}.{name}[{i}].ip"), field::endpoint_address(&entry.ip));
-            let pod = pod(namespace, entry.target_ref.as_ref());
-            endpoints.extend(address.map(|address| SetEndpoint { address, condition, pod }));
+            endpoints.extend(address.map(|address| SetEndpoint {
+                address,
+                condition,
+                pod: pod(namespace, entry.target_ref.as_ref()),
+                node: entry.node_name.clone().filter(|node| !node.is_empty()),
+                hints: Hints::default(),
+            }));
         }
     };
     take(&subset.addresses, "addresses", Condition::Ready);
@@ -166,8 +189,25 @@ fn endpoint(
         findings.add(field, format!("{address} is no address of the slice's addressType {family}"));
         return None;
     }
-    let condition = entry.conditions.as_ref().map_or(Condition::Ready, Condition::weigh);
-    Some(SetEndpoint { address, condition, pod: pod(namespace, entry.target_ref.as_ref()) })
+    Some(SetEndpoint {
+        address,
+        condition: entry.conditions.as_ref().map_or(Condition::Ready, Condition::weigh),
+        pod: pod(namespace, entry.target_ref.as_ref()),
+        node: entry.node_name.clone().filter(|node| !node.is_empty()),
+        hints: entry.hints.as_ref().map(Hints::read).unwrap_or_default(),
+    })
+}
+
+impl Hints {
+    fn read(hints: &EndpointHints) -> Self {
+        let zones = hints.for_zones.iter().flatten().map(|zone| &zone.name);
+        let zones = zones.filter(|zone| (1..=MAX_ZONE).contains(&zone.len()));
+        let nodes = hints.for_nodes.iter().flatten().map(|node| &node.name);
+        Self {
+            zones: zones.take(MAX_HINTS).cloned().collect(),
+            nodes: nodes.take(MAX_HINTS).cloned().collect(),
+        }
+    }
 }
 
 fn pod(namespace: &str, target: Option<&ObjectReference>) -> Option<NamespacedName> {

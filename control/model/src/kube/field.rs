@@ -10,17 +10,25 @@ pub fn address(text: &str) -> Result<IpAddr, String> {
     text.trim().parse().map_err(|_| format!("\"{text}\" is not an IP address"))
 }
 
-/// An address that an endpoint may have: none that means "here", "everybody" or "nobody".
+/// An address that an endpoint or a node may have.
 pub fn endpoint_address(text: &str) -> Result<IpAddr, String> {
     let address = address(text)?;
+    if is_special(address) { Err(format!("{address} cannot be an endpoint's address")) } else { Ok(address) }
+}
+
+/// An address at which a Service may be reached from outside.
+pub fn external_address(text: &str) -> Result<IpAddr, String> {
+    let address = address(text)?;
+    if is_special(address) { Err(format!("{address} cannot be a Service's address")) } else { Ok(address) }
+}
+
+/// Whether an address means "here", "everybody" or "nobody", and so no single peer.
+fn is_special(address: IpAddr) -> bool {
     let special = match address {
         IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
     };
-    if special || address.is_unspecified() || address.is_loopback() || address.is_multicast() {
-        return Err(format!("{address} cannot be an endpoint's address"));
-    }
-    Ok(address)
+    special || address.is_unspecified() || address.is_loopback() || address.is_multicast()
 }
 
 /// A prefix, whose host bits are ignored.

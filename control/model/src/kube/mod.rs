@@ -18,11 +18,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::NamespacedName;
 use crate::problem::Finding;
 
-pub use endpoints::{Condition, EndpointSet, SliceRecord, read_endpoints};
+pub use endpoints::{Condition, EndpointSet, Hints, SliceRecord, read_endpoints};
 pub use namespace::NamespaceRecord;
 pub use node::{BACKEND_DATA, NodeKind, NodeRecord};
 pub use pod::{ADDRESSES_ANNOTATION, AddressWish, PodRecord, Readiness};
-pub use service::{AddressRequest, FamilyPolicy, ServicePort, ServiceRecord, TargetPort};
+pub use service::{
+    AddressRequest, Distribution, FamilyPolicy, Frontend, HealthCheck, NodePorts, Policies, PoolWish,
+    PortWish, ServicePort, ServiceRecord, ServiceType, TargetPort,
+};
 
 /// One Kubernetes object of a kind the model mirrors.
 #[derive(Debug, Clone, PartialEq)]

@@ -15,16 +15,22 @@ use crate::problem::Findings;
 pub const BACKEND_DATA: &str = "flannel.alpha.coreos.com/backend-data";
 /// The annotation that holds a kernel node's VTEP address, as flannel writes it.
 const PUBLIC_IP: &str = "flannel.alpha.coreos.com/public-ip";
+/// The label that names a node's zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// What the model keeps of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeRecord {
     /// Its UID, empty where the source gives none.
     pub uid: String,
-    /// Its underlay addresses, at most one per family.
+    /// Its underlay addresses, at most one per family: its host-network pods have these.
     pub addresses: Vec<IpAddr>,
     /// Where tunnels to it may end, at most one address per family.
     pub vteps: Vec<IpAddr>,
+    /// Every address at which the node itself is reached, in order, each with its field.
+    pub all_addresses: Vec<(IpAddr, String)>,
+    /// Its zone, empty where it has none.
+    pub zone: String,
     /// The blocks of pod addresses its object gives it.
     pub pod_prefixes: Vec<(String, IpNet)>,
     /// Who forwards there.
@@ -59,15 +65,19 @@ struct BackendData {
 impl NodeRecord {
     /// Reads a Node.
     pub fn read(node: &Node, findings: &mut Findings) -> Self {
-        let addresses = internal_addresses(node, findings);
+        let stated = stated_addresses(node, findings);
+        let addresses = underlay_addresses(&stated);
         let kind = kind(node, findings);
         let public_ip = public_ip(node, findings);
         let vteps = public_ip.map_or_else(|| addresses.clone(), |address| vec![address]);
+        let all_addresses = all_addresses(&stated, public_ip);
         if vteps.is_empty() {
             findings.add("status.addresses", "no usable InternalIP, so no tunnel can reach this node");
         }
         let uid = node.metadata.uid.clone().unwrap_or_default();
-        Self { uid, addresses, vteps, pod_prefixes: pod_prefixes(node, findings), kind }
+        let zone = node.metadata.labels.as_ref().and_then(|labels| labels.get(ZONE)).cloned();
+        let (pod_prefixes, zone) = (pod_prefixes(node, findings), zone.unwrap_or_default());
+        Self { uid, addresses, vteps, all_addresses, zone, pod_prefixes, kind }
     }
 }
 
@@ -75,18 +85,47 @@ fn annotation<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
     node.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
-fn internal_addresses(node: &Node, findings: &mut Findings) -> Vec<IpAddr> {
+/// One of a node's addresses, as its status states it.
+struct StatedAddress {
+    field: String,
+    address: IpAddr,
+    is_internal: bool,
+}
+
+fn stated_addresses(node: &Node, findings: &mut Findings) -> Vec<StatedAddress> {
     let listed = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
+    let mut stated = Vec::new();
+    for (i, entry) in listed.iter().enumerate() {
+        let is_internal = entry.type_ == "InternalIP";
+        if !is_internal && entry.type_ != "ExternalIP" {
+            continue;
+        }
+        let field = format!("status.addresses[{i}].address");
+        if let Some(address) = findings.check(&field, field::endpoint_address(&entry.address)) {
+            stated.push(StatedAddress { field, address, is_internal });
+        }
+    }
+    stated
+}
+
+/// The first internal address of each family.
+fn underlay_addresses(stated: &[StatedAddress]) -> Vec<IpAddr> {
     let mut addresses: Vec<IpAddr> = Vec::new();
-    for (i, entry) in listed.iter().enumerate().filter(|(_, entry)| entry.type_ == "InternalIP") {
-        let address =
-            findings.check(format!("status.addresses[{i}].address"), field::endpoint_address(&entry.address));
-        let Some(address) = address else { continue };
+    for address in stated.iter().filter(|stated| stated.is_internal).map(|stated| stated.address) {
         if !addresses.iter().any(|&other| Family::from(other) == Family::from(address)) {
             addresses.push(address);
         }
     }
     addresses
+}
+
+fn all_addresses(stated: &[StatedAddress], public_ip: Option<IpAddr>) -> Vec<(IpAddr, String)> {
+    let public_ip = public_ip.map(|address| (address, format!("metadata.annotations[{PUBLIC_IP}]")));
+    let stated = stated.iter().map(|stated| (stated.address, stated.field.clone()));
+    let mut all: Vec<_> = stated.chain(public_ip).collect();
+    all.sort();
+    all.dedup_by_key(|(address, _)| *address);
+    all
 }
 
 fn kind(node: &Node, findings: &mut Findings) -> NodeKind {

@@ -1,6 +1,9 @@
 //! The model: index in, changes of the tables out.
 
+mod addresses;
 mod attachments;
+mod bids;
+mod exposures;
 mod nodes;
 mod problems;
 mod services;
@@ -11,7 +14,8 @@ use std::sync::Arc;
 
 use vrouter_objects::{Object, VmiId, VrfId};
 
-use crate::allocate::{FloatingIps, Nodes, State, StateChange};
+use crate::allocate::{Exposures, FloatingIps, Nodes, State, StateChange};
+use crate::claim::Ledger;
 use crate::contrail::LoadBalancer;
 use crate::index::{Index, Origin};
 use crate::kube::{Kind, KubeObject, ObjectRef};
@@ -27,12 +31,21 @@ pub struct Model {
     pub(crate) index: Index,
     pub(crate) nodes: Nodes,
     floating_ips: FloatingIps,
+    exposures: Exposures,
+    /// Who has what each node has only once.
+    ledger: Ledger,
     pub(crate) load_balancers: BTreeMap<NamespacedName, LoadBalancer>,
     /// Services by the addresses of their members.
     users: Multimap<IpAddr, NamespacedName>,
+    /// Services by the nodes that their members are on or meant for.
+    users_of_nodes: Multimap<String, NamespacedName>,
     tables: Tables,
     /// What came to light beyond single objects.
     findings: FindingsBook<ObjectRef>,
+    /// Services for which something was to be picked and nothing was free.
+    waiting: BTreeSet<NamespacedName>,
+    /// Whether something that can be picked has become free since those were last looked at.
+    freed: bool,
     /// Nodes that want a block and have none: they try again whenever one may have become free.
     unplaced: BTreeSet<String>,
     /// Attachments that were reported and cannot be right.
@@ -55,10 +68,10 @@ impl Model {
     /// A model that holds nothing yet but goes on from a saved state.
     pub fn new(config: ModelConfig, state: State) -> Result<Self, ModelError> {
         state.check()?;
-        let State { nodes, floating_ips, attachments } = state;
+        let State { nodes, floating_ips, exposures, attachments } = state;
         let mut index = Index::new(attachments);
         index.dirty.nodes.extend(nodes.names().cloned());
-        index.dirty.services.extend(floating_ips.services().cloned());
+        index.dirty.services.extend(floating_ips.services().chain(exposures.services()).cloned());
         let mut tables = Tables::default();
         tables.replace(Unit::Networks, tables::network_objects(&config));
         Ok(Self {
@@ -66,10 +79,15 @@ impl Model {
             index,
             nodes,
             floating_ips,
+            exposures,
+            ledger: Ledger::default(),
             load_balancers: BTreeMap::new(),
             users: Multimap::default(),
+            users_of_nodes: Multimap::default(),
             tables,
             findings: FindingsBook::default(),
+            waiting: BTreeSet::new(),
+            freed: false,
             unplaced: BTreeSet::new(),
             refused: BTreeMap::new(),
             nodes_changed: false,
@@ -81,6 +99,7 @@ impl Model {
         State {
             nodes: self.nodes.clone(),
             floating_ips: self.floating_ips.clone(),
+            exposures: self.exposures.clone(),
             attachments: self.index.attachments.clone(),
         }
     }
@@ -120,11 +139,11 @@ impl Model {
         self.index.nodes.contains_key(name)
     }
 
-    /// The networks whose layers a node holds: those it has an interface in, and what they reach. Any node may get a
-    /// pod of the default network at any time.
+    /// The networks whose layers a node holds: those it has an interface in, and what they reach. Any node is in the
+    /// fabric, and may get a pod of the default network at any time.
     pub fn interest(&self, node: &str) -> BTreeSet<VrfId> {
         let attached = self.index.attachments.on_node(node).map(|attached| attached.attachment.vrf);
-        attached.chain([self.config.pods.vrf, self.config.services.vrf]).collect()
+        attached.chain(self.config.networks().map(|network| network.vrf)).collect()
     }
 
     /// All tables as they are now.
@@ -136,6 +155,7 @@ impl Model {
         let change = StateChange {
             nodes: std::mem::take(&mut self.nodes_changed).then(|| self.nodes.clone()),
             floating_ips: self.floating_ips.take_changes(),
+            exposures: self.exposures.take_changes(),
             attachments: self.index.attachments.take_changes(),
         };
         (!change.is_empty()).then_some(change)

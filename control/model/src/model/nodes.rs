@@ -10,7 +10,7 @@ use crate::allocate::BlockFault;
 use crate::index::Index;
 use crate::kube::{BACKEND_DATA, NodeKind, NodeRecord};
 use crate::problem::Findings;
-use crate::tables::{self, Placed, Unit};
+use crate::tables::{self, NodePlace, Placed, Unit};
 
 impl Model {
     pub(super) fn settle_nodes(&mut self) -> usize {
@@ -19,7 +19,8 @@ impl Model {
         if self.index.dirty.nodes.is_empty() && !may_be_placed {
             return 0;
         }
-        let mut names = std::mem::take(&mut self.index.dirty.nodes);
+        let touched = std::mem::take(&mut self.index.dirty.nodes);
+        let mut names = touched.clone();
         names.append(&mut self.unplaced);
         let before = self.nodes.clone();
         let index = &self.index;
@@ -43,13 +44,24 @@ impl Model {
             self.findings.replace(node_reference(&name), findings);
         }
         for name in &names {
-            if self.nodes.get(name) != before.get(name) {
+            let is_given_others = self.nodes.get(name) != before.get(name);
+            if is_given_others {
                 self.index.touch_pods_on(name);
+            }
+            if is_given_others || touched.contains(name) {
+                // Who has members there may know the node by its id, or its zone.
+                self.index.dirty.services.extend(self.users_of_nodes.get(name).cloned());
             }
             let placed = match (self.index.nodes.get(name), self.nodes.get(name)) {
                 (Some(record), Some(given)) => {
-                    let vtep = self.index.vtep(name);
-                    tables::node_objects(&self.config, name, record, vtep, given)
+                    let place = NodePlace {
+                        name,
+                        record,
+                        vtep: self.index.vtep(name),
+                        addresses: self.index.own_addresses(name),
+                        given,
+                    };
+                    tables::node_objects(&self.config, &place)
                 }
                 _ => Placed::new(),
             };
@@ -73,6 +85,7 @@ impl Model {
             findings.add("", describe(&fault));
         }
         self.note_other_underlay(name, record, &mut findings);
+        self.note_taken_addresses(name, record, &mut findings);
         findings
     }
 
@@ -87,6 +100,10 @@ impl Model {
             NodeKind::Unknown => return,
             _ => {}
         }
+        if record.vteps.iter().any(|&address| self.index.node_at(address) != Some(name)) {
+            // That it is another's says enough.
+            return;
+        }
         if let (Some(address), Some(underlay), None) =
             (record.vteps.first(), self.index.underlay, self.index.vtep(name))
         {
@@ -94,6 +111,15 @@ impl Model {
                 "{address} is not {underlay}, as the tunnels of this cluster are: none reaches this node"
             );
             findings.add("status.addresses", message);
+        }
+    }
+
+    /// Each address is one node's.
+    fn note_taken_addresses(&self, name: &str, record: &NodeRecord, findings: &mut Findings) {
+        for (address, field) in &record.all_addresses {
+            if let Some(other) = self.index.node_at(*address).filter(|other| *other != name) {
+                findings.add(field, format!("{address} is node {other}'s already"));
+            }
         }
     }
 

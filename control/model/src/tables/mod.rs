@@ -4,6 +4,7 @@
 //! over the other. The node's own layer is on top.
 
 mod address;
+mod network;
 mod node;
 mod pod;
 
@@ -12,14 +13,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use vrouter_objects::{NextHop, Object, ObjectKey, Route, RouteKey, RoutingInstance, Subnet, VrfId};
+use vrouter_objects::{NextHop, Object, ObjectKey, Route, RouteKey, VrfId};
 
 use crate::NamespacedName;
-use crate::config::{ModelConfig, VirtualNetwork};
+use crate::config::ModelConfig;
 use crate::contrail::LoadBalancer;
 
 pub use address::host_route;
-pub use node::node_objects;
+pub use network::network_objects;
+pub use node::{NodePlace, node_objects};
 pub use pod::{binding, grant};
 
 /// A part of the tables that some nodes hold.
@@ -119,35 +121,10 @@ impl Tables {
     }
 }
 
-/// The objects of the networks themselves.
-pub fn network_objects(config: &ModelConfig) -> Placed {
-    let mut placed = Placed::new();
-    for network in config.networks() {
-        placed.push((Layer::Network(network.vrf), Object::RoutingInstance(routing_instance(network))));
-    }
-    for &prefix in &config.services.prefixes {
-        let translate = NextHop::VrfTranslate(config.services.vrf);
-        placed.push(shared_route(config.pods.vrf, prefix, translate));
-        // An address that is no service's: somebody must say so.
-        placed.push(shared_route(config.services.vrf, prefix, NextHop::Reject));
-    }
-    placed
-}
-
 /// The objects of a load balancer.
-pub fn load_balancer_objects(load_balancer: &LoadBalancer) -> Placed {
-    let layer = Layer::Network(load_balancer.vrf);
-    load_balancer.objects().map(|object| (layer.clone(), Object::FloatingIp(object))).collect()
-}
-
-fn routing_instance(network: &VirtualNetwork) -> RoutingInstance {
-    let subnet = |&prefix| network.gateway(prefix).map(|gateway| Subnet { prefix, gateway });
-    RoutingInstance {
-        id: network.vrf,
-        name: network.name.to_string(),
-        vni: network.vni,
-        subnets: network.prefixes.iter().filter_map(subnet).collect(),
-    }
+pub fn load_balancer_objects(config: &ModelConfig, load_balancer: &LoadBalancer) -> Placed {
+    let layer = Layer::Network(config.services.vrf);
+    load_balancer.objects(config).map(|object| (layer.clone(), Object::FloatingIp(object))).collect()
 }
 
 /// A route that all nodes of a network hold.

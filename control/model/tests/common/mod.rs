@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use vrouter_control_model::{
-    Attachment, DocumentKind, Kind, KubeObject, Layer, Model, ModelConfig, NamespacedName, ObjectRef,
-    Selection, State,
+    Attachment, DocumentKind, Kind, KubeObject, Layer, Model, ModelConfig, NamespacedName, NetworkVnis,
+    ObjectRef, Selection, State,
 };
 use vrouter_objects::{
-    FloatingIp, Listener, MacAddress, MemberState, NextHop, Object, ObjectKey, PodBinding, VmiId, Vni, VrfId,
+    ExternalKind, FloatingIp, Listener, MacAddress, Member, MemberState, NextHop, Object, ObjectKey,
+    PodBinding, RouteKey, VirtualRouter, VmiId, Vni, VrfId,
 };
 
 pub struct Cluster {
@@ -23,13 +24,21 @@ pub struct Cluster {
 
 pub fn config() -> ModelConfig {
     let prefixes = |list: [&str; 2]| list.map(|prefix| prefix.parse().unwrap()).to_vec();
+    let [pods, services, fabric] = [1, 2, 3].map(|number| Vni::new(number).unwrap());
     ModelConfig::new(
         prefixes(["10.244.0.0/16", "fd00:10:244::/48"]),
         prefixes(["10.96.0.0/12", "fd00:10:96::/108"]),
         [24, 64],
-        [Vni::new(1).unwrap(), Vni::new(2).unwrap()],
+        NetworkVnis { pods, services, fabric },
     )
     .unwrap()
+}
+
+/// With 192.0.2.8 to 192.0.2.15 and 2001:db8::8 to 2001:db8::f for load balancers, and node ports 30000 to 30063.
+pub fn config_with_pool() -> ModelConfig {
+    let pool = ["192.0.2.8/29", "2001:db8::8/125"].map(|prefix| prefix.parse().unwrap());
+    let config = config().with_node_ports("30000-30063".parse().unwrap());
+    config.with_load_balancer_pool(pool.to_vec()).unwrap()
 }
 
 impl Cluster {
@@ -38,7 +47,15 @@ impl Cluster {
     }
 
     pub fn from_state(state: State) -> Self {
-        Self { model: Model::new(config(), state.clone()).unwrap(), tables: BTreeMap::new(), saved: state }
+        Self::build(config(), state)
+    }
+
+    pub fn with_config(config: ModelConfig) -> Self {
+        Self::build(config, State::default())
+    }
+
+    pub fn build(config: ModelConfig, state: State) -> Self {
+        Self { model: Model::new(config, state.clone()).unwrap(), tables: BTreeMap::new(), saved: state }
     }
 
     /// What a restarted controller would go on from.
@@ -116,17 +133,24 @@ impl Cluster {
         listeners.filter(|listener| format!("{}/{}", listener.protocol, listener.port) == port).collect()
     }
 
-    /// Members that take new flows, sorted.
+    /// Members that take new flows where all of the cluster are asked, as nodes weigh them, sorted.
     pub fn active(&self, service: &str, port: &str) -> Vec<String> {
-        self.members(service, port, MemberState::Active)
+        let ready = self.members(service, port, MemberState::Ready);
+        if ready.is_empty() { self.members(service, port, MemberState::Serving) } else { ready }
     }
 
     /// Members that keep what they have, sorted.
     pub fn draining(&self, service: &str, port: &str) -> Vec<String> {
-        self.members(service, port, MemberState::Draining)
+        let mut draining = self.members(service, port, MemberState::Leaving);
+        if !self.members(service, port, MemberState::Ready).is_empty() {
+            draining.extend(self.members(service, port, MemberState::Serving));
+        }
+        draining.sort();
+        draining
     }
 
-    fn members(&self, service: &str, port: &str, state: MemberState) -> Vec<String> {
+    /// Members in this state, sorted.
+    pub fn members(&self, service: &str, port: &str, state: MemberState) -> Vec<String> {
         let members = self.listeners(service, port).into_iter().flat_map(|listener| listener.members);
         let members = members.filter(|member| member.state == state);
         let mut members: Vec<_> =
@@ -135,14 +159,66 @@ impl Cluster {
         members
     }
 
+    /// The member with an address, at any port of a service.
+    pub fn member(&self, service: &str, address: &str) -> Member {
+        let floating_ips = self.floating_ips(service).into_iter();
+        let listeners = floating_ips.flat_map(|floating_ip| floating_ip.listeners);
+        let mut members = listeners.flat_map(|listener| listener.members);
+        members.find(|member| member.address.to_string() == address).unwrap()
+    }
+
+    /// The floating IP of one family; there is one.
+    pub fn floating_ip(&self, service: &str, is_v4: bool) -> FloatingIp {
+        let mut of_family = self.floating_ips(service);
+        of_family.retain(|floating_ip| floating_ip.address.is_ipv4() == is_v4);
+        assert_eq!(of_family.len(), 1, "{service}");
+        of_family.remove(0)
+    }
+
+    /// The node ports of a service, `PROTOCOL/port:nodePort`, over both families, each once.
+    pub fn node_ports(&self, service: &str) -> Vec<String> {
+        let listeners = self.floating_ips(service).into_iter().flat_map(|floating_ip| floating_ip.listeners);
+        let mut ports: Vec<_> = listeners
+            .filter_map(|listener| {
+                Some(format!("{}/{}:{}", listener.protocol, listener.port, listener.node_port?))
+            })
+            .collect();
+        ports.sort();
+        ports.dedup();
+        ports
+    }
+
+    /// The addresses by which a service is reached from outside: `ip ADDRESS` or `lb ADDRESS`.
+    pub fn external(&self, service: &str) -> Vec<String> {
+        let external = self.floating_ips(service).into_iter().flat_map(|floating_ip| floating_ip.external);
+        external
+            .map(|external| match external.kind {
+                ExternalKind::ExternalIp => format!("ip {}", external.address),
+                ExternalKind::LoadBalancer => format!("lb {}", external.address),
+            })
+            .collect()
+    }
+
+    pub fn router(&self, name: &str) -> Option<VirtualRouter> {
+        self.tables.values().find_map(|object| match &**object {
+            Object::VirtualRouter(router) if router.name == name => Some(router.clone()),
+            _ => None,
+        })
+    }
+
     pub fn addresses(&self, service: &str) -> Vec<String> {
         self.floating_ips(service).iter().map(|floating_ip| floating_ip.address.to_string()).collect()
     }
 
     /// What a node does with a prefix of the pod network.
     pub fn route(&self, node: &str, prefix: &str) -> Option<NextHop> {
-        let vrf = VrfId::new(1).unwrap();
-        let key = ObjectKey::Route(vrouter_objects::RouteKey { vrf, prefix: prefix.parse().unwrap() });
+        self.route_in(1, node, prefix)
+    }
+
+    /// What a node does with a prefix of a network.
+    pub fn route_in(&self, vrf: u32, node: &str, prefix: &str) -> Option<NextHop> {
+        let vrf = VrfId::new(vrf).unwrap();
+        let key = ObjectKey::Route(RouteKey { vrf, prefix: prefix.parse().unwrap() });
         let own = self.tables.get(&(Layer::Node(node.to_owned()), key.clone()));
         match &**own.or_else(|| self.tables.get(&(Layer::Network(vrf), key)))? {
             Object::Route(route) => Some(route.next_hop.clone()),
@@ -231,6 +307,19 @@ pub fn metadata(name: &str) -> Value {
 pub fn node(name: &str, address: &str) -> Value {
     let addresses = json!([{ "type": "InternalIP", "address": address }]);
     json!({ "kind": "Node", "apiVersion": "v1", "metadata": { "name": name }, "status": { "addresses": addresses } })
+}
+
+/// A Node in a zone.
+pub fn node_in(zone: &str, name: &str, address: &str) -> Value {
+    let mut node = node(name, address);
+    node["metadata"]["labels"] = json!({ "topology.kubernetes.io/zone": zone });
+    node
+}
+
+/// An object made in this year.
+pub fn made(year: u32, mut object: Value) -> Value {
+    object["metadata"]["creationTimestamp"] = format!("{year}-01-01T00:00:00Z").into();
+    object
 }
 
 /// A Service with these fields of its spec.

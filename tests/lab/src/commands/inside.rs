@@ -9,10 +9,11 @@ use anyhow::{Context, Result, anyhow};
 use super::lifecycle::node_named;
 use crate::controller;
 use crate::lab;
-use crate::name::{LabName, Part};
+use crate::name::LabName;
 use crate::netns::Netns;
 use crate::node;
 use crate::object::Name;
+use crate::outside::Outsider;
 
 /// In a pod.
 pub fn pod(lab: &LabName, pod: &Name, command: &[String]) -> Result<()> {
@@ -26,10 +27,10 @@ pub fn node(lab: &LabName, node: &str, command: &[String]) -> Result<()> {
     in_namespace(&node_named(&lab::load(lab)?.nodes, node)?.netns, command)
 }
 
-/// On the outside client.
-pub fn client(lab: &LabName, command: &[String]) -> Result<()> {
+/// Outside the cluster.
+pub fn outside(lab: &LabName, who: Outsider, command: &[String]) -> Result<()> {
     lab::load(lab)?;
-    in_namespace(&lab.netns(&Part::Client), command)
+    in_namespace(&lab.netns(&who.part()), command)
 }
 
 /// The operator's tool, pointed at a node's vRouter or at the controller.

@@ -16,6 +16,7 @@ use crate::leftovers;
 use crate::manifest;
 use crate::name::LabName;
 use crate::node;
+use crate::outside;
 use crate::process::Process;
 use crate::report::{Report, done};
 use crate::state::{DataPath, Node};
@@ -47,6 +48,8 @@ fn build(lab: &mut Lab, options: &Up) -> Result<()> {
     lab.state.vxlan = options.vxlan;
     lab.state.nodes = underlay::nodes(&lab.name, options.nodes, options.kernel_nodes)?;
     underlay::build(&lab.name, &lab.state.nodes)?;
+    outside::build(&lab.name, &lab.state.nodes)?;
+    outside::serve(&lab.name)?;
     for node in &lab.state.nodes {
         lab.write_object(&node::key(&node.name), &node::manifest(node))?;
     }

@@ -9,6 +9,7 @@ use anyhow::Result;
 use crate::cli::{Cli, Command, Output};
 use crate::demo;
 use crate::lab;
+use crate::outside::Outsider;
 use crate::status::Status;
 
 /// Carries a command line out.
@@ -35,7 +36,9 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Kill { what } => lifecycle::kill(name, &what),
         Command::Exec { pod, command } => inside::pod(&name, &pod, &command),
         Command::Node { node, command } => inside::node(&name, &node, &command),
-        Command::Client { command } => inside::client(&name, &command),
+        Command::Client { command } => inside::outside(&name, Outsider::Client, &command),
+        Command::Client2 { command } => inside::outside(&name, Outsider::SecondClient, &command),
+        Command::Internet { command } => inside::outside(&name, Outsider::Internet, &command),
         Command::Vrctl { node, arguments } => inside::vrctl(&name, &node, &arguments),
         Command::Demo(options) => demo::run(name, &options),
     }

@@ -2,6 +2,7 @@
 
 mod baseline;
 mod outcome;
+mod outside;
 mod service;
 mod show;
 mod throughput;
@@ -44,6 +45,7 @@ fn play(name: &LabName, options: &Demo, outcome: &mut Outcome) -> Result<()> {
     println!("\n{}", status(name)?.tables());
     service::spread(name, outcome)?;
     service::ports(name, outcome)?;
+    outside::reach(name, outcome)?;
     service::scaling(name, outcome)?;
     throughput::compare(name, options.seconds, outcome)?;
     show::tables(name)

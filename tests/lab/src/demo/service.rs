@@ -53,7 +53,7 @@ pub fn spread(lab: &LabName, outcome: &mut Outcome) -> Result<()> {
     heading("Requests through the ClusterIP nginx-service:8080 from a pod");
     let target = SocketAddr::new(address(lab, &nginx())?, 8080);
     println!("    $ lab exec default/client -- curl http://{target}");
-    println!("    {}", curl(lab, target)?.trim());
+    println!("    {}", curl(&netns(lab, &client_pod())?, &format!("http://{target}/"))?.trim());
     let tally = ask(lab, target, &["--fresh", "--clients", "32", "--requests", &CONNECTIONS.to_string()])?;
     outcome.check("every connection is answered", tally.failed == 0, failures(&tally));
     let shares: Vec<_> = tally.members.iter().map(|(pod, count)| (pod, share(*count, &tally))).collect();
@@ -114,27 +114,30 @@ pub fn scaling(lab: &LabName, outcome: &mut Outcome) -> Result<()> {
     objects::scale(lab.clone(), &deployment, 2)
 }
 
-fn curl(lab: &LabName, target: SocketAddr) -> Result<String> {
-    let output = netns(lab, &client_pod())?
-        .command("curl")
-        .args(["--silent", "--show-error", "--max-time", "5", &format!("http://{target}/")])
-        .output()
-        .context("curl")?;
+/// What `curl` prints.
+pub fn curl(from: &Netns, url: &str) -> Result<String> {
+    let words = ["--silent", "--show-error", "--globoff", "--max-time", "5", url];
+    let output = from.command("curl").args(words).output().context("curl")?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
 }
 
-fn load_command(lab: &LabName, target: SocketAddr, options: &[&str]) -> Result<Command> {
-    let mut command = netns(lab, &client_pod())?.command(node::program("vrouter-pod")?);
+fn load_command(from: &Netns, target: SocketAddr, options: &[&str]) -> Result<Command> {
+    let mut command = from.command(node::program("vrouter-pod")?);
     command.arg("load").arg(target.to_string()).args(options).stdout(Stdio::piped());
     Ok(command)
 }
 
 fn ask(lab: &LabName, target: SocketAddr, options: &[&str]) -> Result<Tally> {
-    tally(load_command(lab, target, options)?.spawn().context("vrouter-pod load")?)
+    ask_from(&netns(lab, &client_pod())?, target, options)
+}
+
+/// Asks a service from somewhere.
+pub fn ask_from(from: &Netns, target: SocketAddr, options: &[&str]) -> Result<Tally> {
+    tally(load_command(from, target, options)?.spawn().context("vrouter-pod load")?)
 }
 
 fn start_asking(lab: &LabName, target: SocketAddr, options: &[&str]) -> Result<Child> {
-    load_command(lab, target, options)?.spawn().context("vrouter-pod load")
+    load_command(&netns(lab, &client_pod())?, target, options)?.spawn().context("vrouter-pod load")
 }
 
 fn stop_asking(child: Child) -> Result<Tally> {
@@ -147,7 +150,8 @@ fn tally(child: Child) -> Result<Tally> {
     serde_json::from_slice(&output.stdout).context("vrouter-pod load printed no tally")
 }
 
-fn failures(tally: &Tally) -> String {
+/// How many requests failed, for people.
+pub fn failures(tally: &Tally) -> String {
     let first = tally.errors.first().map(|error| format!(", first: {error}")).unwrap_or_default();
     format!("{} of {} failed, {} members{first}", tally.failed, tally.requests, tally.members.len())
 }

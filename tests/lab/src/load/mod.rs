@@ -99,9 +99,9 @@ async fn client(options: Options, tally: Rc<RefCell<Tally>>) {
             },
         };
         match current.ask().await {
-            Ok(member) => {
-                tally.borrow_mut().answered(&member, current.member.as_deref());
-                current.member = Some(member);
+            Ok(answer) => {
+                tally.borrow_mut().answered(&answer, current.member.as_deref());
+                current.member = Some(answer.pod);
                 session = Some(current).filter(Session::goes_on);
             }
             Err(error) => tally.borrow_mut().failed(&error),

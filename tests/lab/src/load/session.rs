@@ -30,9 +30,13 @@ enum Carrier {
     Udp(UdpSocket),
 }
 
+/// What a pod answers, as far as it matters here.
 #[derive(Deserialize)]
-struct Answer {
-    pod: String,
+pub struct Answer {
+    /// Its name.
+    pub pod: String,
+    /// The address it saw its client at.
+    pub client: String,
 }
 
 impl Session {
@@ -44,8 +48,8 @@ impl Session {
         Ok(Self { member: None, carrier })
     }
 
-    /// Asks once and returns the pod that answered.
-    pub async fn ask(&mut self) -> Result<String> {
+    /// Asks once.
+    pub async fn ask(&mut self) -> Result<Answer> {
         let answer = async {
             match &mut self.carrier {
                 Carrier::Http { sender, host, last } => ask_http(sender, host, last).await,
@@ -53,7 +57,7 @@ impl Session {
             }
         };
         let body = timeout(PATIENCE, answer).await.map_err(|_| anyhow!("request: no answer"))??;
-        Ok(serde_json::from_slice::<Answer>(&body).context("answer")?.pod)
+        serde_json::from_slice(&body).context("answer")
     }
 
     /// Whether another request may follow.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::session::Answer;
+
 const EXAMPLES: usize = 5;
 
 /// The sum of all requests of a run.
@@ -17,6 +19,8 @@ pub struct Tally {
     pub moved: u64,
     /// Answers by pod.
     pub members: BTreeMap<String, u64>,
+    /// Answers by the address that the pod saw its client at.
+    pub clients: BTreeMap<String, u64>,
     /// Some of the errors.
     pub errors: Vec<String>,
     #[serde(skip)]
@@ -32,10 +36,11 @@ impl Tally {
     }
 
     /// An answer, on a connection on which this pod had answered before.
-    pub fn answered(&mut self, member: &str, before: Option<&str>) {
+    pub fn answered(&mut self, answer: &Answer, before: Option<&str>) {
         self.requests += 1;
-        *self.members.entry(member.to_owned()).or_default() += 1;
-        self.moved += u64::from(before.is_some_and(|before| before != member));
+        *self.members.entry(answer.pod.clone()).or_default() += 1;
+        *self.clients.entry(answer.client.clone()).or_default() += 1;
+        self.moved += u64::from(before.is_some_and(|before| before != answer.pod));
     }
 
     /// No answer.
@@ -57,11 +62,13 @@ mod tests {
         let mut tally = Tally::default();
         assert!(tally.take_turn(Some(1)));
         assert!(!tally.take_turn(Some(1)));
-        tally.answered("a", None);
-        tally.answered("a", Some("a"));
-        tally.answered("b", Some("a"));
+        let by = |pod: &str| Answer { pod: pod.to_owned(), client: "10.0.0.1".to_owned() };
+        tally.answered(&by("a"), None);
+        tally.answered(&by("a"), Some("a"));
+        tally.answered(&by("b"), Some("a"));
         tally.failed(&anyhow::anyhow!("no route"));
         assert_eq!((tally.requests, tally.failed, tally.moved), (4, 1, 1));
         assert_eq!(tally.members, BTreeMap::from([("a".into(), 2), ("b".into(), 1)]));
+        assert_eq!(tally.clients, BTreeMap::from([("10.0.0.1".into(), 3)]));
     }
 }

@@ -4,20 +4,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
+
 /// What all of a server's tasks tell each other.
 #[derive(Debug)]
 pub struct Activity {
     draining: AtomicBool,
+    /// Whether a connection may be kept on which nothing is asked.
+    idle: watch::Sender<Idle>,
     open: AtomicUsize,
     started: Instant,
     /// Milliseconds after the start at which somebody spoke last.
     last: AtomicU64,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Idle {
+    Kept,
+    Closed,
+}
+
 impl Default for Activity {
     fn default() -> Self {
         Self {
             draining: AtomicBool::new(false),
+            idle: watch::Sender::new(Idle::Kept),
             open: AtomicUsize::new(0),
             started: Instant::now(),
             last: AtomicU64::new(0),
@@ -35,6 +46,17 @@ impl Activity {
     /// Whether connections are to be closed.
     pub fn draining(&self) -> bool {
         self.draining.load(Relaxed)
+    }
+
+    /// From now on a connection on which nothing is asked is closed.
+    pub fn close_idle(&self) {
+        self.idle.send_replace(Idle::Closed);
+    }
+
+    /// Waits until connections on which nothing is asked are to be closed.
+    pub async fn idle_is_over(&self) {
+        // The sender lives as long as this.
+        let _ = self.idle.subscribe().wait_for(|idle| *idle == Idle::Closed).await;
     }
 
     /// Somebody asked something.

@@ -22,6 +22,6 @@ pub async fn serve((socket, port): (UdpSocket, u16), options: Arc<Options>, acti
         // An error tells of an earlier answer that could not be delivered; the socket goes on.
         let Ok((_, client)) = socket.recv_from(&mut datagram).await else { continue };
         activity.spoken();
-        let _ = socket.send_to(&options.answer(client, port), client).await;
+        let _ = socket.send_to(&options.answer(client, port, None), client).await;
     }
 }

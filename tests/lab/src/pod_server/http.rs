@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use tokio::time::sleep;
 
 use super::Options;
 use super::activity::Activity;
+use super::number_crunch::Crunched;
 
 const BACKLOG: u32 = 4096;
 
@@ -53,16 +55,29 @@ async fn converse(stream: TcpStream, client: SocketAddr, options: Arc<Options>, 
     let Ok(local) = stream.local_addr() else { return };
     // Without it answers to pipelined requests wait for acknowledgements; it is only a matter of speed.
     let _ = stream.set_nodelay(true);
-    let answer = Bytes::from(options.answer(client, local.port()));
-    let service = service_fn(|_: Request<Incoming>| {
+    let usual = Bytes::from(options.answer(client, local.port(), None));
+    let service = service_fn(|request: Request<Incoming>| {
         activity.spoken();
-        let mut response = Response::new(Full::new(answer.clone()));
+        let answer = match Crunched::of(request.uri().path()) {
+            None => usual.clone(),
+            crunched => Bytes::from(options.answer(client, local.port(), crunched)),
+        };
+        let mut response = Response::new(Full::new(answer));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if activity.draining() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         async { Ok::<_, Infallible>(response) }
     });
+    let connection =
+        http1::Builder::new().pipeline_flush(true).serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
     // A client that breaks off or speaks no HTTP is its own affair.
-    let _ = http1::Builder::new().pipeline_flush(true).serve_connection(TokioIo::new(stream), service).await;
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = activity.idle_is_over() => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
 }

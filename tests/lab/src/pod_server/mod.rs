@@ -4,6 +4,7 @@
 mod activity;
 mod datagram;
 mod http;
+mod number_crunch;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,10 +18,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 use activity::Activity;
+use number_crunch::Crunched;
 
-/// Told to end, it goes once nobody has spoken to it for this long and no connection is open. The grace period, which
-/// the lab keeps, may end before that.
-const QUIET: Duration = Duration::from_secs(2);
+/// Told to end, it goes once nobody has spoken to it for this long and no connection is open. By then every node has
+/// acknowledged that it is to get no new ones. The grace period, which the lab keeps, may end before that.
+const QUIET: Duration = Duration::from_millis(500);
+/// So long after it was told to end, it closes connections on which nothing is asked.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What to serve, and as whom.
 #[derive(Debug, Args)]
@@ -46,6 +50,8 @@ pub struct Options {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer<'a> {
+    #[serde(flatten)]
+    crunched: Option<Crunched>,
     pod: &'a str,
     namespace: &'a str,
     node: &'a str,
@@ -55,8 +61,9 @@ struct Answer<'a> {
 }
 
 impl Options {
-    fn answer(&self, client: SocketAddr, port: u16) -> Vec<u8> {
+    fn answer(&self, client: SocketAddr, port: u16, crunched: Option<Crunched>) -> Vec<u8> {
         let answer = Answer {
+            crunched,
             pod: &self.pod,
             namespace: &self.namespace,
             node: &self.node,
@@ -95,6 +102,11 @@ async fn serve_all(options: Arc<Options>) -> Result<()> {
     }
     told.recv().await;
     activity.drain();
+    let patient = activity.clone();
+    tokio::spawn(async move {
+        sleep(PATIENCE).await;
+        patient.close_idle();
+    });
     while !activity.quiet_for(QUIET) {
         sleep(QUIET / 10).await;
     }
@@ -121,8 +133,12 @@ mod tests {
             udp: Vec::new(),
             sctp: Vec::new(),
         };
-        let answer = options.answer("[::ffff:10.244.0.2]:40000".parse().unwrap(), 80);
-        let wanted = r#"{"pod":"nginx-1","namespace":"web","node":"n2","client":"10.244.0.2","clientPort":40000,"port":80}"#;
-        assert_eq!(String::from_utf8(answer).unwrap(), wanted);
+        let answer = |path| {
+            let client = "[::ffff:10.244.0.2]:40000".parse().unwrap();
+            String::from_utf8(options.answer(client, 80, Crunched::of(path))).unwrap()
+        };
+        let seen = r#""pod":"nginx-1","namespace":"web","node":"n2","client":"10.244.0.2","clientPort":40000,"port":80}"#;
+        assert_eq!(answer("/"), format!("{{{seen}"));
+        assert_eq!(answer("/square-root/4"), format!(r#"{{"InputNumber":4,"SquareRoot":2,{seen}"#));
     }
 }

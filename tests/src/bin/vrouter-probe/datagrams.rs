@@ -12,7 +12,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use vrouter_tests::frame::from_hex;
 use vrouter_tests::report::Datagrams;
 
-use crate::requests::unspecified;
+use crate::source;
 use crate::until_told::UntilTold;
 
 /// How long to wait for answers after the last datagram.
@@ -46,7 +46,7 @@ struct Exchange {
 
 /// Sends them all and counts what comes back.
 pub fn run(options: &Options) -> Result<Datagrams> {
-    let socket = UdpSocket::bind((unspecified(options.target), 0))?;
+    let socket = UdpSocket::bind(source(options.target, 0))?;
     socket.connect(options.target).context("connect")?;
     if options.run > 1 {
         let segment = options.size.try_into().context("--size")?;
@@ -122,7 +122,7 @@ fn datagram(number: u64, size: usize) -> Vec<u8> {
 
 /// Sends what standard input says and returns how many datagrams that were.
 pub fn send_given(target: SocketAddr) -> Result<usize> {
-    let socket = UdpSocket::bind((unspecified(target), 0))?;
+    let socket = UdpSocket::bind(source(target, 0))?;
     let mut sent = 0;
     for line in stdin().lines() {
         socket.send_to(&from_hex(&line?)?, target)?;

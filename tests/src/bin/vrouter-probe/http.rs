@@ -1,11 +1,14 @@
 //! As much of HTTP/1.1 as the lab's servers speak.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
+use socket2::{Domain, Socket, Type};
+
+use crate::source;
 
 /// Longer than TCP takes to mend what a short outage cost.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -28,26 +31,34 @@ pub enum After {
 /// An answer.
 #[derive(Debug)]
 pub struct Answer {
-    /// The pod that gave it.
-    pub pod: String,
+    /// Who gave it, and what it saw.
+    pub member: Member,
     /// What follows it.
     pub after: After,
 }
 
-#[derive(Deserialize)]
-struct Body {
-    pod: String,
+/// What a pod says of itself and of its client.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Member {
+    /// Its name.
+    pub pod: String,
+    /// The address it saw the client at.
+    pub client: IpAddr,
 }
 
-/// The pod that says so in this body.
-pub fn pod(body: &[u8]) -> Result<String> {
-    Ok(serde_json::from_slice::<Body>(body).context("answer")?.pod)
+/// What a body says.
+pub fn member(body: &[u8]) -> Result<Member> {
+    serde_json::from_slice(body).context("answer")
 }
 
 impl Connection {
-    /// Connects.
-    pub fn open(target: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect_timeout(&target, PATIENCE).context("connect")?;
+    /// Connects from this port, or from any where it is 0.
+    pub fn open(target: SocketAddr, source_port: u16) -> Result<Self> {
+        let socket = Socket::new(Domain::for_address(target), Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&source(target, source_port).into()).with_context(|| format!("port {source_port}"))?;
+        socket.connect_timeout(&target.into(), PATIENCE).context("connect")?;
+        let stream = TcpStream::from(socket);
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -79,7 +90,7 @@ impl Connection {
         }
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body).context("answer")?;
-        Ok(Answer { pod: pod(&body)?, after })
+        Ok(Answer { member: member(&body)?, after })
     }
 
     fn line(&mut self) -> Result<String> {

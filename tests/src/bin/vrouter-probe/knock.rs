@@ -8,9 +8,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use vrouter_tests::report::{Knock, Outcome};
 
-use crate::requests::unspecified;
-
-const PATIENCE: Duration = Duration::from_secs(3);
+use crate::source;
 
 /// Where to knock.
 #[derive(Debug, Args)]
@@ -18,6 +16,9 @@ pub struct Options {
     target: SocketAddr,
     #[arg(long, value_enum)]
     protocol: Protocol,
+    /// Milliseconds to wait for an answer.
+    #[arg(long, default_value_t = 3000)]
+    patience: u64,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -28,10 +29,11 @@ enum Protocol {
 
 /// Knocks once.
 pub fn run(options: &Options) -> Result<Knock> {
+    let patience = Duration::from_millis(options.patience);
     let start = Instant::now();
     let answer = match options.protocol {
-        Protocol::Tcp => TcpStream::connect_timeout(&options.target, PATIENCE).map(drop),
-        Protocol::Udp => datagram(options.target),
+        Protocol::Tcp => TcpStream::connect_timeout(&options.target, patience).map(drop),
+        Protocol::Udp => datagram(options.target, patience),
     };
     let milliseconds = start.elapsed().as_millis().try_into()?;
     let outcome = match answer {
@@ -41,10 +43,10 @@ pub fn run(options: &Options) -> Result<Knock> {
     Ok(Knock { outcome, milliseconds })
 }
 
-fn datagram(target: SocketAddr) -> std::io::Result<()> {
-    let socket = UdpSocket::bind((unspecified(target), 0))?;
+fn datagram(target: SocketAddr, patience: Duration) -> std::io::Result<()> {
+    let socket = UdpSocket::bind(source(target, 0))?;
     socket.connect(target)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(patience))?;
     socket.send(b"?")?;
     socket.recv(&mut [0; 1 << 11]).map(drop)
 }

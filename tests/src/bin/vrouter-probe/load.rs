@@ -36,7 +36,7 @@ pub fn run(options: &Options) -> Result<Load> {
         }
         scope.spawn(|| {
             while !told.is_over() {
-                let outcome = fresh(options.target);
+                let outcome = fresh(options.target, 0);
                 count(&mut locked(&load).fresh, &outcome);
                 thread::sleep(pause);
             }
@@ -56,19 +56,19 @@ fn keep_asking(target: SocketAddr, pause: Duration, told: &UntilTold, load: &Mut
 
 /// Asks on one connection until the server closes it, it fails, or there has been enough.
 fn one_connection(target: SocketAddr, pause: Duration, told: &UntilTold, load: &Mutex<Load>) -> Result<()> {
-    let mut connection = Connection::open(target)?;
+    let mut connection = Connection::open(target, 0)?;
     let mut first: Option<String> = None;
     while !told.is_over() {
         let answer = connection.ask(After::Open)?;
         let mut load = locked(load);
-        load.moved += u64::from(first.as_ref().is_some_and(|first| *first != answer.pod));
-        count(&mut load.kept, &Ok(answer.pod.clone()));
+        load.moved += u64::from(first.as_ref().is_some_and(|first| *first != answer.member.pod));
+        count(&mut load.kept, &Ok(answer.member.clone()));
         if answer.after == After::Close {
             load.closed += 1;
             return Ok(());
         }
         drop(load);
-        first.get_or_insert(answer.pod);
+        first.get_or_insert(answer.member.pod);
         thread::sleep(pause);
     }
     Ok(())

@@ -6,15 +6,18 @@
 mod bulk;
 mod datagrams;
 mod echo;
+mod fragments;
 mod frames;
 mod http;
 mod knock;
 mod load;
 mod requests;
 mod sctp;
+mod steady;
 mod until_told;
+mod wrk;
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -36,8 +39,14 @@ enum Command {
     Requests(requests::Options),
     /// Send requests on kept and on fresh connections until standard input ends.
     Load(load::Options),
+    /// Send requests with wrk until standard input ends.
+    Wrk(wrk::Options),
+    /// Ask by datagrams from one socket until standard input ends.
+    Steady(steady::Options),
     /// Send datagrams to an echo server and count what comes back.
     Datagrams(datagrams::Options),
+    /// Send a datagram to an echo server in fragments of one's own making.
+    Fragments(fragments::Options),
     /// Send a stream of bytes to an echo server and compare what comes back.
     Bulk {
         target: SocketAddr,
@@ -79,7 +88,10 @@ fn run(command: Command) -> Result<()> {
         Command::Echo { port } => echo::serve(port),
         Command::Requests(options) => print(&requests::run(&options)?),
         Command::Load(options) => print(&load::run(&options)?),
+        Command::Wrk(options) => print(&wrk::run(&options)?),
+        Command::Steady(options) => print(&steady::run(&options)?),
         Command::Datagrams(options) => print(&datagrams::run(&options)?),
+        Command::Fragments(options) => print(&fragments::run(&options)?),
         Command::Bulk { target, bytes } => print(&bulk::run(target, bytes)?),
         Command::Sctp { target, count } => print(&sctp::ask(target, count)?),
         Command::Knock(options) => print(&knock::run(&options)?),
@@ -90,6 +102,14 @@ fn run(command: Command) -> Result<()> {
         Command::Send { interface } => print(&frames::send_given(&interface)?),
         Command::SendUdp { target } => print(&datagrams::send_given(target)?),
         Command::Capture { interface } => print(&frames::capture(&interface)?),
+    }
+}
+
+/// Where to send from: any address of the target's family, and this port, or any where it is 0.
+fn source(target: SocketAddr, port: u16) -> SocketAddr {
+    match target {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, port).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, port).into(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Many requests, each on a connection or socket of its own.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -10,7 +10,8 @@ use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 use vrouter_tests::report::Tally;
 
-use crate::http::{self, After, Connection};
+use crate::http::{self, After, Connection, Member};
+use crate::source;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 const EXAMPLES: usize = 5;
@@ -26,6 +27,9 @@ pub struct Options {
     parallel: u64,
     #[arg(long, value_enum, default_value_t = Protocol::Tcp)]
     protocol: Protocol,
+    /// Send from this port; not for many at a time.
+    #[arg(long, default_value_t = 0)]
+    source_port: u16,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -45,8 +49,8 @@ pub fn run(options: &Options) -> Result<Tally> {
             scope.spawn(|| {
                 while begun.fetch_add(1, Ordering::Relaxed) < options.count {
                     let outcome = match options.protocol {
-                        Protocol::Tcp => fresh(options.target),
-                        Protocol::Udp => datagram(options.target),
+                        Protocol::Tcp => fresh(options.target, options.source_port),
+                        Protocol::Udp => datagram(options.target, options.source_port),
                     };
                     count(&mut tally.lock().expect("no thread panics while it counts"), &outcome);
                 }
@@ -56,34 +60,29 @@ pub fn run(options: &Options) -> Result<Tally> {
     tally.into_inner().map_err(|_| anyhow!("a client panicked"))
 }
 
-/// One request on a connection of its own; returns the pod that answered.
-pub fn fresh(target: SocketAddr) -> Result<String> {
-    Ok(Connection::open(target)?.ask(After::Close)?.pod)
+/// One request on a connection of its own; returns who answered.
+pub fn fresh(target: SocketAddr, source_port: u16) -> Result<Member> {
+    Ok(Connection::open(target, source_port)?.ask(After::Close)?.member)
 }
 
-fn datagram(target: SocketAddr) -> Result<String> {
-    let socket = UdpSocket::bind((unspecified(target), 0))?;
+fn datagram(target: SocketAddr, source_port: u16) -> Result<Member> {
+    let socket = UdpSocket::bind(source(target, source_port))?;
     socket.connect(target).context("connect")?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.send(b"?").context("request")?;
     let mut answer = vec![0; 1 << 16];
     let length = socket.recv(&mut answer).context("answer")?;
-    http::pod(&answer[..length])
-}
-
-/// The address that stands for every address of the target's family.
-pub fn unspecified(target: SocketAddr) -> IpAddr {
-    match target {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    }
+    http::member(&answer[..length])
 }
 
 /// Adds a request to the tally.
-pub fn count(tally: &mut Tally, outcome: &Result<String>) {
+pub fn count(tally: &mut Tally, outcome: &Result<Member>) {
     tally.requests += 1;
     match outcome {
-        Ok(pod) => *tally.members.entry(pod.clone()).or_default() += 1,
+        Ok(member) => {
+            *tally.members.entry(member.pod.clone()).or_default() += 1;
+            *tally.clients.entry(member.client).or_default() += 1;
+        }
         Err(error) => {
             tally.failed += 1;
             tally.resets += u64::from(is_reset(error));

@@ -1,14 +1,16 @@
 //! Floating IPs with their port mappings.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use ipnet::IpNet;
 use serde::Serialize;
-use vrouter_objects::{FloatingIp, Listener, Member, MemberState, NoMembers};
+use vrouter_objects::{ExternalAddress, FloatingIp, Listener, Member};
 
 use crate::client::Client;
 use crate::error::CliError;
 use crate::names::Names;
 use crate::output::{Format, Row, document, print, table};
+use crate::words;
 
 #[derive(Serialize)]
 struct Service {
@@ -17,7 +19,22 @@ struct Service {
     address: IpAddr,
     vrf: u32,
     network: String,
+    external_vrf: u32,
+    external: Vec<External>,
+    internal_policy: &'static str,
+    external_policy: &'static str,
+    affinity_seconds: Option<u32>,
+    source_ranges: Vec<IpNet>,
+    health_check_port: Option<u16>,
     listeners: Vec<Port>,
+    #[serde(skip)]
+    brief: Brief,
+}
+
+#[derive(Serialize)]
+struct External {
+    address: IpAddr,
+    kind: &'static str,
 }
 
 #[derive(Serialize)]
@@ -26,7 +43,7 @@ struct Port {
     name: String,
     protocol: String,
     port: u16,
-    without_members: &'static str,
+    node_port: Option<u16>,
     members: Vec<Endpoint>,
 }
 
@@ -38,7 +55,18 @@ struct Endpoint {
     port: u16,
     vrf: u32,
     vmi: Option<u32>,
+    router: Option<u32>,
+    node: String,
     state: &'static str,
+    hint_zones: Vec<String>,
+    hint_nodes: Vec<String>,
+}
+
+/// What each line says of the service as a whole.
+struct Brief {
+    external: String,
+    policies: String,
+    affinity: String,
 }
 
 /// One member of one port, as a line.
@@ -46,8 +74,20 @@ struct Endpoint {
 struct Line(Vec<String>);
 
 impl Row for Line {
-    const HEADINGS: &'static [&'static str] =
-        &["FIP", "SERVICE", "ADDRESS", "PORT", "MEMBER", "NAME", "STATE"];
+    const HEADINGS: &'static [&'static str] = &[
+        "FIP",
+        "SERVICE",
+        "ADDRESS",
+        "EXTERNAL",
+        "POLICIES",
+        "AFFINITY",
+        "PORT",
+        "NODE PORT",
+        "MEMBER",
+        "NAME",
+        "NODE",
+        "STATE",
+    ];
 
     fn cells(&self) -> Vec<String> {
         self.0.clone()
@@ -56,12 +96,11 @@ impl Row for Line {
 
 /// Shows every floating IP, or those of one Service or address.
 pub async fn show(client: &mut Client, format: Format, wanted: Option<&str>) -> Result<(), CliError> {
-    let names = Names::of_networks(client).await?;
+    let names = Names::of_places(client).await?;
     let mut services = Vec::new();
     for message in client.floating_ips().await? {
         let floating_ip = FloatingIp::try_from(message)?;
-        let is_wanted = |name: &str| floating_ip.name == name || floating_ip.address.to_string() == name;
-        if wanted.is_none_or(is_wanted) {
+        if wanted.is_none_or(|wanted| is_called(&floating_ip, wanted)) {
             services.push(service(floating_ip, &names));
         }
     }
@@ -74,54 +113,79 @@ pub async fn show(client: &mut Client, format: Format, wanted: Option<&str>) -> 
     }
 }
 
+/// By its Service or any of its addresses.
+fn is_called(floating_ip: &FloatingIp, wanted: &str) -> bool {
+    let external = floating_ip.external.iter().map(|external| external.address);
+    let mut addresses = std::iter::once(floating_ip.address).chain(external);
+    floating_ip.name == wanted || addresses.any(|address| address.to_string() == wanted)
+}
+
 fn service(floating_ip: FloatingIp, names: &Names) -> Service {
     Service {
+        brief: Brief {
+            external: words::addresses(&floating_ip.external),
+            policies: words::policies(&floating_ip),
+            affinity: words::affinity(floating_ip.affinity),
+        },
         id: floating_ip.id.get(),
         address: floating_ip.address,
         vrf: floating_ip.vrf.get(),
         network: names.network(floating_ip.vrf.get()),
-        listeners: floating_ip.listeners.into_iter().map(port).collect(),
+        external_vrf: floating_ip.external_vrf.get(),
+        external: floating_ip.external.iter().map(external).collect(),
+        internal_policy: words::policy(floating_ip.internal_policy),
+        external_policy: words::policy(floating_ip.external_policy),
+        affinity_seconds: floating_ip.affinity.map(|timeout| timeout.seconds()),
+        source_ranges: floating_ip.source_ranges,
+        health_check_port: floating_ip.health_check_port.map(|port| port.get()),
+        listeners: floating_ip.listeners.into_iter().map(|listener| port(listener, names)).collect(),
         name: floating_ip.name,
     }
 }
 
-fn port(listener: Listener) -> Port {
+fn external(external: &ExternalAddress) -> External {
+    External { address: external.address, kind: words::external_kind(external.kind) }
+}
+
+fn port(listener: Listener, names: &Names) -> Port {
     Port {
         id: listener.id.get(),
         protocol: listener.protocol.to_string(),
         port: listener.port.get(),
-        without_members: match listener.no_members {
-            NoMembers::Reject => "reject",
-            NoMembers::Drop => "drop",
-        },
-        members: listener.members.into_iter().map(endpoint).collect(),
+        node_port: listener.node_port.map(|port| port.get()),
+        members: listener.members.into_iter().map(|member| endpoint(member, names)).collect(),
         name: listener.name,
     }
 }
 
-fn endpoint(member: Member) -> Endpoint {
+fn endpoint(member: Member, names: &Names) -> Endpoint {
     Endpoint {
         id: member.id.get(),
         address: member.address,
         port: member.port.get(),
         vrf: member.vrf.get(),
         vmi: member.vmi.map(|vmi| vmi.get()),
-        state: match member.state {
-            MemberState::Active => "active",
-            MemberState::Draining => "draining",
-        },
+        router: member.router.map(|router| router.get()),
+        node: names.router(member.router),
+        state: words::member_state(member.state),
+        hint_zones: member.hints.zones,
+        hint_nodes: member.hints.routers.iter().map(|router| names.router(Some(*router))).collect(),
         name: member.name,
     }
 }
 
 /// One line per member, and one for a port without any.
 fn lines(service: &Service) -> Vec<Line> {
-    let line = |port: &Port, member: [String; 3]| {
+    let line = |port: &Port, member: [String; 4]| {
         let mut cells = vec![
             service.id.to_string(),
             service.name.clone(),
             service.address.to_string(),
+            service.brief.external.clone(),
+            service.brief.policies.clone(),
+            service.brief.affinity.clone(),
             format!("{}/{}", port.protocol, port.port),
+            words::or_dash(port.node_port.map(|port| port.to_string()).unwrap_or_default()),
         ];
         cells.extend(member);
         Line(cells)
@@ -129,11 +193,12 @@ fn lines(service: &Service) -> Vec<Line> {
     let mut lines = Vec::new();
     for port in &service.listeners {
         if port.members.is_empty() {
-            lines.push(line(port, ["-".to_owned(), "-".to_owned(), format!("{} all", port.without_members)]));
+            lines.push(line(port, ["-", "-", "-", "-"].map(str::to_owned)));
         }
         for member in &port.members {
-            let at = std::net::SocketAddr::from((member.address, member.port));
-            lines.push(line(port, [at.to_string(), member.name.clone(), member.state.to_owned()]));
+            let at = SocketAddr::from((member.address, member.port)).to_string();
+            let node = words::or_dash(member.node.clone());
+            lines.push(line(port, [at, member.name.clone(), node, member.state.to_owned()]));
         }
     }
     lines

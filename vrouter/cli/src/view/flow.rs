@@ -1,7 +1,7 @@
 //! Flows.
 
 use serde::Serialize;
-use vrouter_objects::IpProtocol;
+use vrouter_objects::{IpProtocol, RouterId};
 use vrouter_proto::v1;
 
 use crate::arguments::FlowFilter;
@@ -33,6 +33,7 @@ struct Flow {
     translated_destination: String,
     translated_destination_port: u32,
     egress_vrf: u32,
+    origin: String,
     next_hop: String,
     state: &'static str,
     packets: u64,
@@ -80,6 +81,7 @@ impl Flow {
             translated_destination: address(flow.translated_destination.as_ref()),
             translated_destination_port: flow.translated_destination_port,
             egress_vrf: flow.egress_vrf,
+            origin: origin(flow.origin.as_ref(), names),
             next_hop: names.next_hop(flow.next_hop.as_ref()),
             state: state(flow.state()),
             packets: flow.packets,
@@ -105,6 +107,15 @@ fn direction(direction: v1::FlowDirection) -> &'static str {
     }
 }
 
+/// Where it came in from outside the cluster; nothing where it did not.
+fn origin(origin: Option<&v1::flow::Origin>, names: &Names) -> String {
+    match origin {
+        None => String::new(),
+        Some(v1::flow::Origin::FromHost(_)) => "vhost0".to_owned(),
+        Some(v1::flow::Origin::FromRouter(router)) => names.router(RouterId::new(*router).ok()),
+    }
+}
+
 fn state(state: v1::ConnectionState) -> &'static str {
     match state {
         v1::ConnectionState::Unreplied => "unreplied",
@@ -120,6 +131,7 @@ impl Row for Flow {
     const HEADINGS: &'static [&'static str] = &[
         "INDEX",
         "PROTO",
+        "ORIGIN",
         "SOURCE",
         "DESTINATION",
         "LEAVES",
@@ -141,6 +153,7 @@ impl Row for Flow {
         vec![
             format!("{} <=> {}", self.index, self.reverse_index),
             self.protocol.clone(),
+            self.origin.clone(),
             self.from.clone(),
             self.to.clone(),
             self.leaves_as.clone(),

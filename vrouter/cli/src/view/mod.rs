@@ -6,6 +6,8 @@ pub mod flow;
 pub mod get;
 pub mod nh;
 pub mod route;
+pub mod service;
+pub mod services;
 pub mod status;
 pub mod vif;
 pub mod vrf;

@@ -1,5 +1,6 @@
 //! The node as a whole, or the controller.
 
+use ipnet::IpNet;
 use serde::Serialize;
 use vrouter_objects::ObjectKey;
 use vrouter_proto::{Digest, v1};
@@ -7,7 +8,7 @@ use vrouter_proto::{Digest, v1};
 use crate::client::{Client, Report};
 use crate::error::CliError;
 use crate::names::address;
-use crate::output::{Format, document, duration, print};
+use crate::output::{Format, document, duration, fact, lines, print};
 
 #[derive(Serialize)]
 struct Node {
@@ -22,6 +23,8 @@ struct Node {
     digest: String,
     refusals: Vec<Refusal>,
     vtep_address: String,
+    addresses: Vec<String>,
+    node_port_addresses: Vec<String>,
     not_ready: String,
     interfaces: u32,
     workers: u32,
@@ -99,17 +102,6 @@ pub async fn show(client: &mut Client, format: Format) -> Result<(), CliError> {
 
 type Facts = Vec<(String, String)>;
 
-/// `name: value` lines, the values below each other.
-fn lines(facts: &[(String, String)]) -> String {
-    let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default() + 2;
-    let line = |(name, value): &(String, String)| format!("{:width$}{value}", format!("{name}:"));
-    facts.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
-fn fact(name: impl Into<String>, value: impl ToString) -> (String, String) {
-    (name.into(), value.to_string())
-}
-
 impl Node {
     fn facts(&self) -> Facts {
         let connection = match (self.controller_connected, self.controller_error.as_str()) {
@@ -123,6 +115,8 @@ impl Node {
             fact("controller", format!("{}, {connection}", self.controller)),
             fact("tables", format!("version {}, digest {}", self.applied_version, self.digest)),
             fact("tunnels end at", &self.vtep_address),
+            fact("node addresses", list(&self.addresses, "none known")),
+            fact("node ports at", list(&self.node_port_addresses, "all of them")),
             fact("interfaces", self.interfaces),
             fact("flows", format!("{} of {}", self.flows, self.flow_capacity)),
             fact("workers", format!("{}, epoch {}", self.workers, self.epoch)),
@@ -176,6 +170,14 @@ fn refusals(refusals: &[Refusal]) -> impl Iterator<Item = (String, String)> {
     refusals.iter().map(|refusal| fact("refused", format!("{}: {}", refusal.object, refusal.reason)))
 }
 
+fn list(items: &[String], none: &str) -> String {
+    if items.is_empty() { none.to_owned() } else { items.join(", ") }
+}
+
+fn prefix(message: &v1::Prefix) -> String {
+    IpNet::try_from(message).map_or_else(|error| error.to_string(), |prefix| prefix.to_string())
+}
+
 fn digest(bytes: &[u8]) -> String {
     Digest::from_bytes(bytes).unwrap_or_default().to_string()
 }
@@ -200,6 +202,8 @@ fn node(report: v1::NodeReport) -> Node {
         digest: digest(&report.digest),
         refusals: report.refusals.into_iter().map(refusal).collect(),
         vtep_address: address(report.vtep_address.as_ref()),
+        addresses: report.addresses.iter().map(|own| address(Some(own))).collect(),
+        node_port_addresses: report.node_port_addresses.iter().map(prefix).collect(),
         not_ready: report.not_ready,
         interfaces: report.interfaces,
         workers: report.workers,
@@ -247,12 +251,6 @@ fn controller(status: v1::ControllerStatus) -> Controller {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn facts_stand_below_each_other() {
-        let facts = [fact("a", 1), fact("longer", "two")];
-        assert_eq!(lines(&facts), "a:      1\nlonger: two");
-    }
 
     #[test]
     fn refusals_are_named() {

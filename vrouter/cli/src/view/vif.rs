@@ -1,6 +1,7 @@
 //! Interfaces.
 
 use serde::Serialize;
+use vrouter_objects::VmiId;
 use vrouter_proto::v1;
 
 use crate::client::Client;
@@ -80,8 +81,10 @@ impl Row for Interface {
     ];
 
     fn cells(&self) -> Vec<String> {
+        // The node's own has the same number on every node, which says nothing.
+        let number = if self.vmi == VmiId::HOST.get() { "-".to_owned() } else { self.vmi.to_string() };
         vec![
-            self.vmi.to_string(),
+            number,
             self.name.clone(),
             self.kind.to_owned(),
             if self.up { "up" } else { "down" }.to_owned(),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ipnet::IpNet;
 use serde::Serialize;
-use vrouter_objects::{RoutingInstance, Subnet};
+use vrouter_objects::{NetworkKind, RoutingInstance, Subnet};
 
 use crate::client::Client;
 use crate::error::CliError;
@@ -14,6 +14,7 @@ use crate::output::{Format, Row, rows};
 struct Network {
     vrf: u32,
     name: String,
+    kind: &'static str,
     vni: u32,
     subnets: Vec<SubnetView>,
     interfaces: usize,
@@ -35,13 +36,14 @@ impl From<&Subnet> for SubnetView {
 
 impl Row for Network {
     const HEADINGS: &'static [&'static str] =
-        &["VRF", "NETWORK", "VNI", "SUBNETS", "INTERFACES", "ROUTES", "FLOATING IPS"];
+        &["VRF", "NETWORK", "KIND", "VNI", "SUBNETS", "INTERFACES", "ROUTES", "FLOATING IPS"];
 
     fn cells(&self) -> Vec<String> {
         let subnet = |subnet: &SubnetView| format!("{} via {}", subnet.prefix, subnet.gateway);
         vec![
             self.vrf.to_string(),
             self.name.clone(),
+            self.kind.to_owned(),
             self.vni.to_string(),
             self.subnets.iter().map(subnet).collect::<Vec<_>>().join(", "),
             self.interfaces.to_string(),
@@ -65,6 +67,7 @@ pub async fn show(client: &mut Client, format: Format) -> Result<(), CliError> {
         networks.push(Network {
             vrf,
             name: instance.name,
+            kind: kind(instance.kind),
             vni: instance.vni.get(),
             subnets: instance.subnets.iter().map(Into::into).collect(),
             interfaces: of(&interfaces),
@@ -73,6 +76,13 @@ pub async fn show(client: &mut Client, format: Format) -> Result<(), CliError> {
         });
     }
     rows(format, &networks)
+}
+
+fn kind(kind: NetworkKind) -> &'static str {
+    match kind {
+        NetworkKind::Overlay => "overlay",
+        NetworkKind::Fabric => "fabric",
+    }
 }
 
 fn count(vrfs: impl Iterator<Item = u32>) -> HashMap<u32, usize> {

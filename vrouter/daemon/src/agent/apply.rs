@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use vrouter_forward::flow::Boundary;
 use vrouter_forward::tables::Change;
-use vrouter_objects::{Object, ObjectKey, Version};
+use vrouter_objects::{NextHop, Object, ObjectKey, Version};
 use vrouter_proto::{Digest, v1};
 
 use super::{Agent, Drift, Plan, State};
@@ -44,10 +44,12 @@ impl Agent {
         state.carry_out(plan, &self.identity.node);
         state.attach_pending();
         let vtep = self.coming_tunnel_end(&mut state);
+        let host = self.coming_host(&mut state);
         self.publish(&mut state);
         if let Some(vtep) = vtep {
             self.open_tunnel_end(&mut state, vtep);
         }
+        self.open_host(&mut state, host);
         let applied = Applied {
             version: state.held.version(),
             digest: state.held.digest(),
@@ -89,7 +91,8 @@ impl State {
         self.held.carry_out(plan, refusals);
     }
 
-    /// Keeps what is the agent's own business: leases and pods, networks and this node itself.
+    /// Keeps what is the agent's own business: leases and pods, networks, this node itself, and what its own stack must
+    /// know of services.
     fn note(&mut self, change: &Change, node: &str) {
         match change {
             Change::Put(Object::VirtualRouter(router)) => {
@@ -100,6 +103,16 @@ impl State {
             }
             Change::Put(Object::RoutingInstance(network)) => {
                 self.networks.insert(network.id, network.clone());
+            }
+            Change::Put(Object::Route(route)) => {
+                match route.next_hop {
+                    NextHop::VrfTranslate(to) => self.leaks.insert(route.key, to),
+                    _ => self.leaks.remove(&route.key),
+                };
+            }
+            Change::Put(Object::FloatingIp(fip)) => {
+                self.frontends.put(fip);
+                self.health_checks.put(fip);
             }
             Change::Put(Object::AddressLease(lease)) => self.addressing.put(lease.clone()),
             Change::Put(Object::PodBinding(binding)) => {
@@ -116,7 +129,13 @@ impl State {
             Change::Remove(ObjectKey::PodBinding(pod)) => {
                 self.bindings.remove(pod);
             }
-            Change::Put(_) | Change::Remove(_) => {}
+            Change::Remove(ObjectKey::Route(key)) => {
+                self.leaks.remove(key);
+            }
+            Change::Remove(ObjectKey::FloatingIp(fip)) => {
+                self.frontends.remove(*fip);
+                self.health_checks.remove(*fip);
+            }
         }
     }
 

@@ -6,7 +6,10 @@ mod assign;
 mod attach;
 mod call;
 mod error;
+mod frontends;
+mod health;
 mod held;
+mod host;
 mod restore;
 mod state;
 #[cfg(test)]
@@ -27,7 +30,9 @@ pub use assign::Assignment;
 pub use attach::AttachRequest;
 pub use call::{AttachCall, Caller};
 pub use error::AttachError;
+pub use health::{Health, HealthCheck};
 pub use held::{Drift, Held, Plan};
+pub use host::HostSettings;
 pub use restore::Restored;
 pub use state::{DeviceState, State};
 
@@ -49,6 +54,8 @@ pub struct Identity {
     pub boot_id: String,
     /// The VTEP address that was configured; `None`: as the controller says.
     pub vtep: Option<IpAddr>,
+    /// How the node's own stack takes part; `None`: not at all.
+    pub host: Option<HostSettings>,
 }
 
 /// The agent of this node.
@@ -64,6 +71,8 @@ pub struct Agent {
     /// The tables on disk are older than those in force.
     unsaved: Notify,
     link: watch::Sender<LinkState>,
+    /// Something of the node's own stack has changed, and nobody has looked yet.
+    host_changed: Notify,
 }
 
 /// What the control channel's session opens with, and what it is told from then on.
@@ -94,6 +103,7 @@ impl Agent {
             changed: watch::Sender::new(version),
             unsaved: Notify::new(),
             link: watch::Sender::new(LinkState::Connecting),
+            host_changed: Notify::new(),
         };
         agent.reattach(restored.attachments);
         Arc::new(agent)
@@ -117,6 +127,16 @@ impl Agent {
     /// The channel to the controller, as it is now.
     pub fn link(&self) -> &watch::Sender<LinkState> {
         &self.link
+    }
+
+    /// Tells the version whenever the tables have changed.
+    pub fn changes(&self) -> watch::Receiver<Version> {
+        self.changed.subscribe()
+    }
+
+    /// Something of the node's own stack has changed: it is to be looked after now.
+    pub fn note_host_change(&self) {
+        self.host_changed.notify_one();
     }
 
     /// The state, to be looked at. Keep it short: attaching and updates wait meanwhile.

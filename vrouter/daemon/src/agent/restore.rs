@@ -74,6 +74,8 @@ impl Agent {
             state.enter_tables(attachment);
         }
         let vtep = self.coming_tunnel_end(&mut state);
+        self.read_addresses(&mut state);
+        let host = self.coming_host(&mut state);
         self.publish(&mut state);
         for attachment in &there {
             if let Err(error) = self.open_device(&mut state, attachment) {
@@ -83,6 +85,7 @@ impl Agent {
         if let Some(vtep) = vtep {
             self.open_tunnel_end(&mut state, vtep);
         }
+        self.open_host(&mut state, host);
         if there.len() != before
             && let Err(error) = self.store_attachments(&state)
         {

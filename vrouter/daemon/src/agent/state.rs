@@ -7,11 +7,16 @@ use tokio::sync::mpsc;
 use vrouter_forward::Epoch;
 use vrouter_forward::frame::{MAX_PORTS, PortId};
 use vrouter_forward::tables::Tables;
-use vrouter_objects::{PodBinding, PodName, RouterId, RoutingInstance, VirtualRouter, VmiId, VrfId};
+use vrouter_objects::{
+    PodBinding, PodName, RouteKey, RouterId, RoutingInstance, VirtualRouter, VmiId, VrfId,
+};
 use vrouter_proto::v1;
 
-use super::Held;
+use super::frontends::Frontends;
+use super::health::HealthChecks;
+use super::host::OwnHost;
 use super::tunnel_end::OwnEnd;
+use super::Held;
 use crate::addressing::Addressing;
 use crate::attachment::{Attachment, ContainerInterface};
 
@@ -33,6 +38,11 @@ pub struct State {
     pub(super) own_router: Option<VirtualRouter>,
     pub(super) attachments: BTreeMap<ContainerInterface, Kept>,
     pub(super) own_end: OwnEnd,
+    pub(super) own_host: OwnHost,
+    /// The routes among the tables that lead from one network into another, likewise.
+    pub(super) leaks: BTreeMap<RouteKey, VrfId>,
+    pub(super) frontends: Frontends,
+    pub(super) health_checks: HealthChecks,
     pub(super) reports: Option<mpsc::Sender<v1::NodeMessage>>,
 }
 
@@ -64,6 +74,10 @@ impl State {
             own_router: None,
             attachments: BTreeMap::new(),
             own_end: OwnEnd::default(),
+            own_host: OwnHost::default(),
+            leaks: BTreeMap::new(),
+            frontends: Frontends::default(),
+            health_checks: HealthChecks::default(),
             reports: None,
         }
     }
@@ -146,7 +160,8 @@ impl State {
     }
 
     pub(super) fn free_port(&self) -> Option<PortId> {
-        let mut taken: Vec<_> = self.attached().map(|attachment| attachment.port).collect();
+        let pods = self.attached().map(|attachment| attachment.port);
+        let mut taken: Vec<_> = pods.chain(self.own_host.port()).collect();
         taken.sort_unstable();
         let free =
             (0..MAX_PORTS as u16).map(PortId).zip(taken.iter().map(Some).chain(std::iter::repeat(None)));
@@ -156,6 +171,12 @@ impl State {
     /// Whether the forwarding tables hold this interface.
     pub fn is_in_tables(&self, vmi: VmiId) -> bool {
         self.tables.interfaces().any(|(held, _)| held.id == vmi)
+    }
+
+    /// What of this node is not as it should be, for people.
+    pub fn problems(&self) -> Vec<String> {
+        let own = self.own_end.problem().into_iter().chain(self.own_host.problem());
+        own.map(str::to_owned).chain(self.health_checks.problems()).collect()
     }
 
     /// Tells the controller, while a session is open. One that begins later says everything in its Hello.

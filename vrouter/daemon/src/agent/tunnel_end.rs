@@ -2,11 +2,13 @@
 //! of a tunnel whose pod is not in the tables yet would be answered as for nobody, and its connection forgotten.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use vrouter_objects::{RouterId, VirtualRouter};
 
+use super::host::summary;
 use super::{Agent, AttachError, State};
-use crate::plane::{PlaneError, Tunnels, Vtep};
+use crate::plane::{Tunnels, Vtep};
 use crate::underlay::pod_mtu;
 
 /// How far this node's tunnel end has got: what is in force, apart from what became of the last attempt to change it.
@@ -18,6 +20,10 @@ pub(super) struct OwnEnd {
     problem: Option<String>,
     /// The pods' MTU that the tables hold.
     mtu: Option<u16>,
+    /// The MTU of the link that the tunnels go over.
+    underlay_mtu: Option<u32>,
+    /// The address that tunnels are to end at.
+    address: Option<IpAddr>,
     /// Nodes whose address no tunnel from here leads to.
     unreachable: BTreeSet<RouterId>,
 }
@@ -50,6 +56,7 @@ impl Agent {
     pub(super) fn coming_tunnel_end(&self, state: &mut State) -> Option<Vtep> {
         let said = state.own_router.as_ref().map(|router| router.address);
         let address = self.identity.vtep.or(said)?;
+        state.own_end.address = Some(address);
         if let Some(vtep) = state.vtep().filter(|vtep| vtep.address == address) {
             let is_open = state.own_end.open.as_ref() == Some(&state.tunnels(vtep));
             return (!is_open || state.own_end.problem.is_some()).then_some(vtep);
@@ -59,6 +66,7 @@ impl Agent {
                 let vtep = Vtep { address, pod_mtu: pod_mtu(underlay, address) };
                 state.tables.set_tunnel_mtu(vtep.pod_mtu);
                 state.own_end.mtu = Some(vtep.pod_mtu);
+                state.own_end.underlay_mtu = Some(underlay);
                 Some(vtep)
             }
             Err(error) => {
@@ -88,6 +96,16 @@ impl Agent {
 }
 
 impl OwnEnd {
+    /// The MTU of the link that the tunnels go over, once it is known.
+    pub(super) fn underlay_mtu(&self) -> Option<u32> {
+        self.underlay_mtu
+    }
+
+    /// Why it is not as it should be.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
     /// It is tried again and again; what is no news is not told again.
     fn fail(&mut self, problem: String) {
         if self.problem.as_ref() != Some(&problem) {
@@ -109,6 +127,11 @@ impl State {
             Some(problem) => AttachError::VtepFailed(problem.clone()),
             None => AttachError::NoVtep,
         })
+    }
+
+    /// The address that tunnels are to end at, whether they do or not.
+    pub(super) fn tunnel_address(&self) -> Option<IpAddr> {
+        self.own_end.address
     }
 
     /// What the tunnels are to be that end there.
@@ -143,13 +166,4 @@ impl State {
 /// A tunnel has both its ends in one address family.
 fn is_reached_from(vtep: Vtep, router: &VirtualRouter) -> bool {
     vtep.address.is_ipv4() == router.address.is_ipv4()
-}
-
-/// The first of the problems, and how many more there are.
-fn summary(problems: &[PlaneError]) -> Option<String> {
-    match problems {
-        [] => None,
-        [only] => Some(only.to_string()),
-        [first, others @ ..] => Some(format!("{first}; and {} more", others.len())),
-    }
 }

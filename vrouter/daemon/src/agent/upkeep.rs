@@ -1,5 +1,5 @@
-//! What the agent does unasked: it keeps the tables on disk, looks after interfaces that vanish, and tries the tunnel
-//! end again where it could not be opened.
+//! What the agent does unasked: it keeps the tables on disk, looks after interfaces that vanish, tries the tunnel end
+//! again where it could not be opened, and keeps the node's own stack as it should be.
 
 use std::future::Future;
 use std::pin::pin;
@@ -49,13 +49,15 @@ impl Agent {
         }
     }
 
-    /// Looks after interfaces and tunnels until it is told to stop.
+    /// Looks after interfaces, tunnels and the node's own stack until it is told to stop: every so often, and at once
+    /// where the kernel told of a change.
     pub async fn keep_tending(self: Arc<Self>, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         loop {
             tokio::select! {
                 () = &mut stop => return,
                 () = sleep(TEND_INTERVAL) => {}
+                () = self.host_changed.notified() => {}
             }
             let agent = Arc::clone(&self);
             if let Err(error) = tokio::task::spawn_blocking(move || agent.tend()).await {
@@ -64,8 +66,8 @@ impl Agent {
         }
     }
 
-    /// Takes interfaces that have vanished out of the tables, and brings about the tunnel end where it is not as it
-    /// should be. Blocks.
+    /// Takes interfaces that have vanished out of the tables, and brings about the tunnel end and the node's own stack
+    /// where they are not as they should be. Blocks.
     ///
     /// A vanished interface's address stays with its attachment until the runtime detaches it.
     pub fn tend(&self) {
@@ -89,6 +91,10 @@ impl Agent {
             }
         }
         self.tend_tunnel_end(&mut state);
+        if state.own_host.port().is_some_and(|port| unplugged.contains(&port)) {
+            state.own_host.unplugged();
+        }
+        self.tend_host(&mut state);
     }
 
     /// Writes the tables to disk now.

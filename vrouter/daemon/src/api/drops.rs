@@ -43,8 +43,8 @@ fn dropped(packet: &DroppedPacket, state: &State, clock: &Clock) -> v1::DroppedP
 }
 
 fn port_name(port: PortId, state: &State) -> String {
-    let attachment = state.attached().find(|attachment| attachment.port == port);
-    attachment.map_or_else(|| format!("port {}", port.0), |attachment| attachment.pod.to_string())
+    let interface = state.tables.interfaces().find(|(_, at)| *at == port);
+    interface.map_or_else(|| format!("port {}", port.0), |(vmi, _)| vmi.name.clone())
 }
 
 /// The packet in one line, as far as its first bytes tell.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use tonic::Status;
-use vrouter_forward::flow::{ConnectionState, Direction, FlowRecord};
+use vrouter_forward::flow::{ConnectionState, Direction, FlowRecord, Origin};
 use vrouter_objects::{IpProtocol, VmiId, VrfId};
 use vrouter_proto::v1;
 
@@ -103,6 +103,15 @@ fn flow(record: &FlowRecord) -> v1::Flow {
         member: record.service.map_or(0, |(_, member)| member.get()),
         vmi: record.owner.map_or(0, VmiId::get),
         egress_vrf: record.egress_vrf.map_or(0, VrfId::get),
+        origin: origin(key.origin),
+    }
+}
+
+fn origin(origin: Origin) -> Option<v1::flow::Origin> {
+    match origin {
+        Origin::Cluster => None,
+        Origin::Host => Some(v1::flow::Origin::FromHost(v1::Empty {})),
+        Origin::Router(router) => Some(v1::flow::Origin::FromRouter(router.get())),
     }
 }
 

@@ -5,6 +5,7 @@ mod flows;
 mod report;
 mod request;
 mod service;
+mod services;
 mod socket;
 mod tables;
 

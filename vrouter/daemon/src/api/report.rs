@@ -24,6 +24,7 @@ pub(super) fn report(agent: &Agent, about: &About) -> v1::NodeReport {
     let identity = agent.identity();
     let flows = &agent.shared().flows;
     let state = agent.state();
+    let host = state.tables.host();
     v1::NodeReport {
         node: identity.node.clone(),
         version_string: env!("CARGO_PKG_VERSION").to_owned(),
@@ -43,7 +44,13 @@ pub(super) fn report(agent: &Agent, about: &About) -> v1::NodeReport {
         interfaces: u32::try_from(state.attached().count()).unwrap_or(u32::MAX),
         not_ready: state.readiness().err().map(|error| error.to_string()).unwrap_or_default(),
         uptime_ms: u64::try_from(about.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        addresses: each(host.map(|host| host.addresses.as_slice())),
+        node_port_addresses: each(host.map(|host| host.node_port_addresses.as_slice())),
     }
+}
+
+fn each<T: Copy, M: From<T>>(values: Option<&[T]>) -> Vec<M> {
+    values.unwrap_or_default().iter().map(|value| (*value).into()).collect()
 }
 
 fn packets(counters: &PacketCounters) -> v1::PacketCounters {

@@ -13,7 +13,7 @@ use vrouter_proto::{MAX_MESSAGE_BYTES, v1};
 
 use super::flows::Filter;
 use super::report::About;
-use super::{drops, flows, report, request, tables};
+use super::{drops, flows, report, request, services, tables};
 use crate::agent::{Agent, AttachError, Caller};
 use crate::attachment::Attachment;
 
@@ -77,6 +77,7 @@ type Reply<T> = Result<Response<T>, Status>;
 impl Node for NodeService {
     type RoutesStream = Pieces<v1::RouteTable>;
     type FloatingIpsStream = Pieces<v1::FloatingIpTable>;
+    type ServicesStream = Pieces<v1::ServiceTable>;
     type FlowsStream = Pieces<v1::FlowTable>;
 
     async fn attach(&self, request: Request<v1::AttachRequest>) -> Reply<v1::AttachReply> {
@@ -138,6 +139,10 @@ impl Node for NodeService {
 
     async fn floating_ips(&self, _: Request<v1::TableRequest>) -> Reply<Self::FloatingIpsStream> {
         Ok(in_pieces(self.look(tables::floating_ips).await?))
+    }
+
+    async fn services(&self, _: Request<v1::TableRequest>) -> Reply<Self::ServicesStream> {
+        Ok(in_pieces(self.look(services::services).await?))
     }
 
     async fn virtual_routers(&self, _: Request<v1::TableRequest>) -> Reply<v1::VirtualRouterTable> {

@@ -1,41 +1,68 @@
 //! The tables, as the local API shows them.
 
 use prost::Message;
+use vrouter_forward::frame::PortId;
+use vrouter_objects::{Vmi, VmiId, VmiKind, VrfId};
 use vrouter_proto::convert::mac_to_bytes;
 use vrouter_proto::{CHUNK_BYTES, v1};
 
 use crate::agent::{Agent, State};
 use crate::attachment::Attachment;
 
-/// Every attached interface.
+/// Every attached interface, and the node's own.
 pub(super) fn interfaces(agent: &Agent) -> v1::InterfaceTable {
     let state = agent.state();
-    let interfaces = state.attached().map(|attachment| interface(agent, &state, attachment)).collect();
-    v1::InterfaceTable { interfaces }
+    let pods = state.attached().map(|attachment| interface(agent, &state, attachment));
+    let host = state.tables.interfaces().filter(|(vmi, _)| vmi.kind == VmiKind::Host);
+    let host = host.map(|(vmi, port)| host_interface(agent, &state, vmi, port));
+    v1::InterfaceTable { interfaces: pods.chain(host).collect() }
 }
 
 fn interface(agent: &Agent, state: &State, attachment: &Attachment) -> v1::Interface {
-    let counters = agent.shared().port(attachment.port);
-    let share = agent.shared().flows.share_of(Some(attachment.vmi));
-    let network = state.network(attachment.vrf).map(|network| network.name.clone());
     v1::Interface {
         vmi: attachment.vmi.get(),
         name: attachment.pod.to_string(),
         kind: v1::InterfaceKind::Pod.into(),
         vrf: attachment.vrf.get(),
-        network: network.unwrap_or_default(),
         mac: mac_to_bytes(attachment.mac),
         addresses: attachment.addresses.iter().map(|address| (*address).into()).collect(),
         mtu: attachment.mtu.into(),
         device: attachment.interface.name.clone(),
         up: state.is_in_tables(attachment.vmi),
+        container_id: attachment.interface.container_id.clone(),
+        ..counted(agent, state, attachment.vmi, attachment.vrf, attachment.port)
+    }
+}
+
+/// It has the node's addresses, and its device is called as it is.
+fn host_interface(agent: &Agent, state: &State, vmi: &Vmi, port: PortId) -> v1::Interface {
+    let addresses = state.tables.host().map(|host| host.addresses.as_slice()).unwrap_or_default();
+    v1::Interface {
+        vmi: vmi.id.get(),
+        name: vmi.name.clone(),
+        kind: v1::InterfaceKind::Host.into(),
+        vrf: vmi.vrf.get(),
+        mac: mac_to_bytes(vmi.mac),
+        addresses: addresses.iter().map(|address| (*address).into()).collect(),
+        mtu: vmi.mtu.into(),
+        device: vmi.name.clone(),
+        up: true,
+        ..counted(agent, state, vmi.id, vmi.vrf, port)
+    }
+}
+
+/// What is counted of an interface, and its network's name.
+fn counted(agent: &Agent, state: &State, vmi: VmiId, vrf: VrfId, port: PortId) -> v1::Interface {
+    let counters = agent.shared().port(port);
+    v1::Interface {
+        network: state.network(vrf).map(|network| network.name.clone()).unwrap_or_default(),
         rx_packets: counters.rx_packets,
         rx_bytes: counters.rx_bytes,
         tx_packets: counters.tx_packets,
         tx_bytes: counters.tx_bytes,
         drops: counters.drops,
-        flows: share.connections,
-        container_id: attachment.interface.container_id.clone(),
+        flows: agent.shared().flows.share_of(Some(vmi)).connections,
+        ..Default::default()
     }
 }
 
@@ -58,7 +85,7 @@ pub(super) fn floating_ips(agent: &Agent) -> Vec<v1::FloatingIpTable> {
 }
 
 /// Cuts a table into pieces that are each well below what a message may be.
-fn pieces<T: Message>(rows: Vec<T>) -> Vec<Vec<T>> {
+pub(super) fn pieces<T: Message>(rows: Vec<T>) -> Vec<Vec<T>> {
     let mut pieces = Vec::new();
     let (mut piece, mut bytes) = (Vec::new(), 0);
     for row in rows {

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status, Streaming};
-use vrouter_objects::{MemberId, MemberState, NoMembers, Object, Port, ServiceProtocol};
+use vrouter_objects::{MemberId, Object, Port, ServiceProtocol};
 use vrouter_proto::convert::key_of;
 use vrouter_proto::v1::control_message::Kind;
 use vrouter_proto::v1::control_server::{Control, ControlServer};
@@ -321,27 +321,21 @@ async fn over_tls_both_ends_must_show_a_certificate() {
 }
 
 fn big_service(id: u32, members: u32) -> Object {
-    let member = |number: u32| vrouter_objects::Member {
-        id: MemberId::new(id * 100_000 + number).unwrap(),
-        name: format!("default/web-{id}-{number}"),
-        vrf: vrf(),
-        address: std::net::Ipv4Addr::from(0x0af5_0000 + number).into(),
-        port: Port::new(80).unwrap(),
-        vmi: None,
-        state: MemberState::Active,
+    let port = Port::new(80).unwrap();
+    let member = |number: u32| {
+        let address = std::net::Ipv4Addr::from(0x0af5_0000 + number).into();
+        vrouter_objects::Member::new(MemberId::new(id * 100_000 + number).unwrap(), vrf(), address, port)
     };
-    Object::FloatingIp(vrouter_objects::FloatingIp {
-        id: vrouter_objects::FloatingIpId::new(id).unwrap(),
-        name: format!("default/web-{id}"),
-        vrf: vrf(),
-        address: std::net::Ipv4Addr::from(0x0a60_0000 + id).into(),
-        listeners: vec![vrouter_objects::Listener {
-            id: vrouter_objects::ListenerId::new(id).unwrap(),
-            name: String::new(),
-            protocol: ServiceProtocol::Tcp,
-            port: Port::new(80).unwrap(),
-            no_members: NoMembers::Reject,
-            members: (1..=members).map(member).collect(),
-        }],
-    })
+    let address = std::net::Ipv4Addr::from(0x0a60_0000 + id).into();
+    let (fip_id, name) = (vrouter_objects::FloatingIpId::new(id).unwrap(), format!("default/web-{id}"));
+    let mut fip = vrouter_objects::FloatingIp::new(fip_id, &name, vrf(), address, vrf());
+    fip.listeners.push(vrouter_objects::Listener {
+        id: vrouter_objects::ListenerId::new(id).unwrap(),
+        name: String::new(),
+        protocol: ServiceProtocol::Tcp,
+        port,
+        node_port: None,
+        members: (1..=members).map(member).collect(),
+    });
+    Object::FloatingIp(fip)
 }

@@ -30,6 +30,14 @@ pub(super) fn replace(path: &Path, contents: &[u8]) -> Result<(), StateError> {
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(io_error("syncing", directory))
 }
 
+/// Removes the file, if it is there.
+pub(super) fn remove(path: &Path) -> Result<(), StateError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("removing", path)(error)),
+        _ => Ok(()),
+    }
+}
+
 fn write_through(path: &Path, contents: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(contents)?;

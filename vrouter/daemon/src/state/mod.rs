@@ -1,9 +1,10 @@
-//! What the node keeps on disk, so that it goes on where it was: the tables last applied, the attachments, and how far
-//! each lease was used up.
+//! What the node keeps on disk, so that it goes on where it was: the tables last applied, the attachments, how far each
+//! lease was used up, and what the kernel's settings were.
 
 mod attachments;
 mod file;
 mod leases;
+mod sysctls;
 mod tables;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use thiserror::Error;
 pub use attachments::{AttachmentFile, LoadedAttachments};
 pub use file::make_private_directory;
 pub use leases::LeaseFile;
+pub use sysctls::{ChangedSysctl, SysctlFile};
 pub use tables::{StoredTables, TableFile};
 
 /// Why something could not be kept or read.
@@ -53,6 +55,8 @@ pub struct StateFiles {
     pub attachments: AttachmentFile,
     /// How far each lease was used up.
     pub leases: LeaseFile,
+    /// What the kernel's settings were.
+    pub sysctls: SysctlFile,
 }
 
 impl StateFiles {
@@ -62,6 +66,7 @@ impl StateFiles {
             tables: TableFile::new(directory.join("tables.bin")),
             attachments: AttachmentFile::new(directory.join("attachments.json")),
             leases: LeaseFile::new(directory.join("leases.json")),
+            sysctls: SysctlFile::new(directory.join("sysctls.json")),
         }
     }
 }

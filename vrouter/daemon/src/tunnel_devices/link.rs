@@ -54,12 +54,17 @@ pub(super) async fn find(netlink: &Handle) -> Result<BTreeMap<String, Found>, Tu
     Ok(links.iter().filter_map(recognise).collect())
 }
 
+/// The network whose device would bear this name.
+pub(super) fn vni_of(name: &str) -> Option<Vni> {
+    name.strip_prefix(PREFIX)?.parse().ok().and_then(|number| Vni::new(number).ok())
+}
+
 fn recognise(link: &LinkMessage) -> Option<(String, Found)> {
     let name = link.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::IfName(name) => Some(name),
         _ => None,
     })?;
-    let vni = name.strip_prefix(PREFIX)?.parse().ok().and_then(|number| Vni::new(number).ok())?;
+    let vni = vni_of(name)?;
     let has_our_mac = link.attributes.contains(&LinkAttribute::Address(own_mac(vni).0.to_vec()));
     let settings = settings(link);
     let is_ours = has_our_mac

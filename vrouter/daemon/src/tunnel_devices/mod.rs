@@ -9,6 +9,7 @@ mod link;
 mod source_filter;
 
 use std::collections::BTreeMap;
+use std::io;
 
 use rtnetlink::Handle;
 use thiserror::Error;
@@ -16,6 +17,8 @@ use vrouter_io::{TunnelDevice, VXLAN_PORT};
 use vrouter_objects::{MacAddress, Vni};
 
 use self::link::Found;
+use crate::netlink::with_netlink;
+use crate::nft::NftError;
 use crate::plane::Tunnels;
 
 /// What all our devices' names begin with; the VNI follows.
@@ -46,8 +49,8 @@ pub enum TunnelDeviceError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The filter could not be set or removed.
-    #[error("the filter of tunnel sources: nft: {0}")]
-    Filter(String),
+    #[error("the filter of tunnel sources: {0}")]
+    Filter(#[from] NftError),
 }
 
 /// What became of devices that were to be so.
@@ -123,6 +126,11 @@ async fn remove(netlink: &Handle, devices: &BTreeMap<String, Found>) -> Vec<Tunn
     problems
 }
 
+/// Whether a device of this name would be one of ours.
+pub(crate) fn is_own_name(name: &str) -> bool {
+    link::vni_of(name).is_some()
+}
+
 fn name_of(vni: Vni) -> String {
     format!("{PREFIX}{}", vni.get())
 }
@@ -133,19 +141,9 @@ fn own_mac(vni: Vni) -> MacAddress {
     MacAddress::local(0x57, vni.get())
 }
 
-/// Does something with netlink, on a thread of its own, since the caller may be one of tokio's.
 fn on_netlink<T: Send>(
     task: impl AsyncFnOnce(Handle) -> Result<T, TunnelDeviceError> + Send,
 ) -> Result<T, TunnelDeviceError> {
-    let read = |source: std::io::Error| TunnelDeviceError::Read { what: "devices", source: source.into() };
-    let run = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(read)?;
-        runtime.block_on(async {
-            let (connection, netlink, _) = rtnetlink::new_connection().map_err(read)?;
-            tokio::spawn(connection);
-            task(netlink).await
-        })
-    };
-    std::thread::scope(|scope| scope.spawn(run).join())
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    let read = |source: io::Error| TunnelDeviceError::Read { what: "devices", source: source.into() };
+    with_netlink(task).map_err(read)?
 }

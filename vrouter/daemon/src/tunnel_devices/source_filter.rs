@@ -6,13 +6,12 @@
 //! `nft list counters table inet vrouter_tunnels`.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::net::IpAddr;
-use std::process::{Command, Stdio};
 
 use vrouter_objects::MacAddress;
 
 use super::{TunnelDeviceError, VXLAN_PORT};
+use crate::nft;
 
 const TABLE: &str = "inet vrouter_tunnels";
 
@@ -26,20 +25,17 @@ pub(super) fn set<'a>(
     peers: impl Iterator<Item = (MacAddress, IpAddr)>,
     devices: impl Iterator<Item = &'a String>,
 ) -> Result<(), TunnelDeviceError> {
-    run(&script(peers, devices))
+    Ok(nft::run(&script(peers, devices))?)
 }
 
 /// Removes the table, if it is there.
 pub(super) fn remove() -> Result<(), TunnelDeviceError> {
-    if is_there() { run(&format!("delete table {TABLE}\n")) } else { Ok(()) }
+    if is_there() { Ok(nft::run(&format!("delete table {TABLE}\n"))?) } else { Ok(()) }
 }
 
-/// Whether the table is there. Where `nft` cannot be asked it is not: without that none could have been made.
+/// Whether the table is there.
 pub(super) fn is_there() -> bool {
-    let tables = Command::new("nft").args(["list", "tables"]).stderr(Stdio::null()).output();
-    tables.is_ok_and(|output| {
-        String::from_utf8_lossy(&output.stdout).lines().any(|line| line.strip_prefix("table ") == Some(TABLE))
-    })
+    nft::has_table(TABLE)
 }
 
 fn script<'a>(
@@ -80,27 +76,6 @@ add rule {TABLE} inner iifname @own_devices drop
 fn pair((mac, address): &(MacAddress, IpAddr)) -> String {
     let number = mac.0.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
     format!("{address} . {number:#014x}")
-}
-
-/// Has `nft` carry out a script, as a whole or not at all.
-fn run(script: &str) -> Result<(), TunnelDeviceError> {
-    let failed = |error: std::io::Error| TunnelDeviceError::Filter(error.to_string());
-    let mut nft = Command::new("nft")
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    // Closed before it is waited for; if it ends without reading, its own words say why.
-    if let Some(mut input) = nft.stdin.take() {
-        let _ = input.write_all(script.as_bytes());
-    }
-    let output = nft.wait_with_output().map_err(failed)?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(TunnelDeviceError::Filter(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
-use super::decision::{Direction, FlowIndex, Life};
+use super::decision::{Actions, Direction, FlowIndex, Life};
 use super::quiescence::Quiescence;
 use super::reserve::WorkerFlows;
+use super::slot::Slot;
 use super::sync::Ordering;
+use super::tcp::ConnectionState;
 use super::table::{FlowTable, tenths};
 use crate::frame::Time;
 
@@ -62,7 +64,17 @@ impl FlowTable {
         if control.life != Life::Live || control.direction != Direction::Initiator {
             return false;
         }
-        let timeout = self.config.timeouts.of(slot.protocol(), self.state(slot)) / 100;
-        now.saturating_sub(self.last_seen(slot)) > timeout
+        now.saturating_sub(self.last_seen(slot)) > self.idle_limit(slot) / 100
+    }
+
+    /// After how many milliseconds without packets a connection is forgotten, by its initiator's slot.
+    pub(super) fn idle_limit(&self, initiator: &Slot) -> u32 {
+        let timeouts = &self.config.timeouts;
+        match self.state(initiator) {
+            ConnectionState::Closed if initiator.decision().actions.has(Actions::SOURCE) => {
+                timeouts.closed_translated
+            }
+            state => timeouts.of(initiator.protocol(), state),
+        }
     }
 }

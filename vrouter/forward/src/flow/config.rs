@@ -15,6 +15,9 @@ pub struct Timeouts {
     pub closing: u32,
     /// A TCP connection that is over.
     pub closed: u32,
+    /// The same where the router put a source of its own in: its peer may remember the connection for that long, and
+    /// must not meet its port again before (RFC 9293 section 3.10.7.4, TIME-WAIT).
+    pub closed_translated: u32,
     /// UDP with traffic both ways, and any other protocol.
     pub datagram: u32,
     /// Answered ICMP queries.
@@ -29,6 +32,7 @@ impl Default for Timeouts {
             established: 24 * 3_600_000,
             closing: 60_000,
             closed: 10_000,
+            closed_translated: 120_000,
             datagram: 180_000,
             icmp: 30_000,
         }

@@ -49,6 +49,18 @@ impl Bucket {
             relax(&mut spins);
         }
     }
+
+    #[inline(always)]
+    fn find(&self, hash: u64, matches: &mut impl FnMut(FlowIndex) -> bool) -> Option<FlowIndex> {
+        for word in &self.entries {
+            let word = word.load(Ordering::Acquire);
+            let slot = FlowIndex(word as u32);
+            if (word ^ hash) >> 32 == 0 && matches(slot) {
+                return Some(slot);
+            }
+        }
+        None
+    }
 }
 
 fn entry(hash: u64, slot: FlowIndex) -> u64 {
@@ -86,26 +98,27 @@ impl Index {
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, mut matches: impl FnMut(FlowIndex) -> bool) -> Option<FlowIndex> {
         let home = self.home(hash);
-        let mut reach = 0;
-        loop {
-            let bucket = &self.buckets[self.wrap(home + reach)];
-            for word in &bucket.entries {
-                let word = word.load(Ordering::Acquire);
-                if (word ^ hash) >> 32 == 0 {
-                    let slot = FlowIndex(word as u32);
-                    if matches(slot) {
-                        return Some(slot);
-                    }
-                }
-            }
-            if reach == REACH || self.buckets[home].strayed.load(Ordering::Acquire) == 0 {
-                return None;
-            }
-            reach += 1;
+        let bucket = &self.buckets[home];
+        let found = bucket.find(hash, &mut matches);
+        if found.is_some() || bucket.strayed.load(Ordering::Acquire) == 0 {
+            return found;
         }
+        self.find_strayed(home, hash, matches)
+    }
+
+    /// [`Index::find`], in the buckets behind the home.
+    #[cold]
+    fn find_strayed(
+        &self,
+        home: usize,
+        hash: u64,
+        mut matches: impl FnMut(FlowIndex) -> bool,
+    ) -> Option<FlowIndex> {
+        (1..=REACH).find_map(|reach| self.buckets[self.wrap(home + reach)].find(hash, &mut matches))
     }
 
     /// Locks the home buckets of two keys, in one order for all.
+    #[inline]
     pub(super) fn lock(&self, one: u64, other: u64) -> Locked<'_> {
         let (low, high) = (self.home(one).min(self.home(other)), self.home(one).max(self.home(other)));
         let first = &self.buckets[low];

@@ -43,6 +43,14 @@ pub(super) const KEY_WORDS: usize = 6;
 /// A key as the table stores, hashes and compares it.
 pub(crate) type PackedKey = [u64; KEY_WORDS];
 
+/// A key as the table takes it: packed and hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TableKey {
+    /// Before the words, so that different keys are mostly told apart by it.
+    pub(crate) hash: u64,
+    pub(crate) words: PackedKey,
+}
+
 const ORIGIN_HOST: u32 = u32::MAX;
 
 /// Set in every hash, so that its upper half is never zero.
@@ -67,16 +75,21 @@ fn family_and_protocol(family: Family, protocol: IpProtocol) -> u64 {
     family << 8 | u64::from(protocol.0)
 }
 
+/// The VRF and the origin of a key, in one word of it.
+pub(crate) fn pack_place(vrf: VrfId, origin: Origin) -> u64 {
+    let origin = match origin {
+        Origin::Cluster => 0,
+        Origin::Host => ORIGIN_HOST,
+        Origin::Router(router) => router.get(),
+    };
+    u64::from(vrf.get()) << 32 | u64::from(origin)
+}
+
 impl FlowKey {
     /// The key as the table stores and compares it.
     #[inline]
     pub(super) fn pack(&self) -> PackedKey {
         let (source, destination) = (self.source.bits(), self.destination.bits());
-        let origin = match self.origin {
-            Origin::Cluster => 0,
-            Origin::Host => ORIGIN_HOST,
-            Origin::Router(router) => router.get(),
-        };
         [
             (source >> 64) as u64,
             source as u64,
@@ -85,26 +98,27 @@ impl FlowKey {
             u64::from(self.source_port) << 48
                 | u64::from(self.destination_port) << 32
                 | family_and_protocol(self.source.family(), self.protocol),
-            u64::from(self.vrf.get()) << 32 | u64::from(origin),
+            pack_place(self.vrf, self.origin),
         ]
     }
 
-    /// What [`FlowKey::pack`] makes of a packet from within the cluster with both of these addresses, upper
-    /// halves first, and both of these ports.
+    /// What [`FlowKey::pack`] makes of a packet with both of these addresses, upper halves first, and both of these
+    /// ports, in the VRF and from the origin of this [`pack_place`].
     #[inline(always)]
     pub(crate) fn pack_parts(
         family: Family,
         addresses: [u64; 4],
         ports: u32,
         protocol: IpProtocol,
-        vrf: VrfId,
+        place: u64,
     ) -> PackedKey {
         let [source_high, source_low, destination_high, destination_low] = addresses;
         let ports = u64::from(ports) << 32 | family_and_protocol(family, protocol);
-        [source_high, source_low, destination_high, destination_low, ports, u64::from(vrf.get()) << 32]
+        [source_high, source_low, destination_high, destination_low, ports, place]
     }
 
     /// The key with these words; `None` where they are not a key.
+    #[inline]
     pub(crate) fn unpack(words: PackedKey) -> Option<Self> {
         let [source_high, source_low, destination_high, destination_low, ports, vrf_origin] = words;
         let address = |high: u64, low: u64| Address::from_bits(u128::from(high) << 64 | u128::from(low));
@@ -221,7 +235,7 @@ mod tests {
                 [a, b, c, d],
                 4000 << 16 | 80,
                 IpProtocol::TCP,
-                VrfId::new(1).unwrap(),
+                pack_place(VrfId::new(1).unwrap(), Origin::Cluster),
             );
             assert_eq!(parts, key(source, destination, (4000, 80)));
             assert_eq!(FlowKey::unpack(parts).map(|key| key.pack()), Some(parts));

@@ -33,10 +33,10 @@ pub use table::FlowTable;
 
 pub use decision::Direction;
 pub(crate) use decision::{Actions, Decision, FlowIndex, PackedNextHop};
-pub(crate) use key::{PackedKey, entropy};
+pub(crate) use key::{PackedKey, TableKey, entropy, pack_place};
 pub(crate) use pairs::{NewConnection, NotInstalled};
 pub(crate) use reserve::WorkerFlows;
-pub(crate) use slot::{Adjustments, NewFlow};
+pub(crate) use slot::{Adjustments, NewFlow, Translated};
 pub(crate) use table::tenths;
 pub use tcp::ConnectionState;
 pub(crate) use tcp::Seen;

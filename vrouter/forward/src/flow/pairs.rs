@@ -14,8 +14,6 @@ use crate::frame::Time;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewConnection {
     pub(crate) initiator: NewFlow,
-    /// The hash of the initiator's key.
-    pub(crate) hash: u64,
     pub(crate) responder: NewFlow,
     /// The interface it counts against; `None`: it leads to none of this node.
     pub(crate) owner: Option<VmiId>,
@@ -47,17 +45,16 @@ impl FlowTable {
     ) -> Result<FlowIndex, NotInstalled> {
         let share = self.shares.of(connection.owner);
         share.get().admits_another(&self.config)?;
-        let (words, reverse_words) = (connection.initiator.key.pack(), connection.responder.key.pack());
-        let (hash, reverse_hash) = (connection.hash, self.hasher.hash(&reverse_words));
+        let (key, reverse_key) = (&connection.initiator.key, &connection.responder.key);
         let (forward, reverse) = worker.take_pair(self).ok_or(NotInstalled::Full)?;
         // Nobody sees the slots yet: writing them is what to do while the index comes near.
-        self.index.prefetch(reverse_hash);
+        self.index.prefetch(reverse_key.hash);
         self.fill_pair(connection, forward, reverse, tenths(now));
-        let locked = self.index.lock(hash, reverse_hash);
-        let in_the_way = if let Some(existing) = self.find_packed(&words, hash) {
+        let locked = self.index.lock(key.hash, reverse_key.hash);
+        let in_the_way = if let Some(existing) = self.find(key) {
             Some(Ok(existing))
         } else {
-            let is_taken = words == reverse_words || self.find_packed(&reverse_words, reverse_hash).is_some();
+            let is_taken = key == reverse_key || self.find(reverse_key).is_some();
             is_taken.then_some(Err(NotInstalled::ReverseTaken))
         };
         if let Some(outcome) = in_the_way {
@@ -68,7 +65,7 @@ impl FlowTable {
         // Before an answer can find it and take it off the count of those without one.
         self.used.fetch_add(2, Ordering::Relaxed);
         share.add_unreplied();
-        if self.enter(hash, forward, reverse_hash, reverse) {
+        if self.enter(key.hash, forward, reverse_key.hash, reverse) {
             return Ok(forward);
         }
         // The way back stood in the index alone: somebody may have answered.

@@ -69,6 +69,11 @@ pub(super) fn record(table: &FlowTable, index: FlowIndex, now: Time) -> Option<F
     let source_translated = actions.has(Actions::SOURCE);
     let destination_translated = actions.has(Actions::DESTINATION);
     let connection = table.state(slot);
+    let initiator = match control.direction {
+        Direction::Initiator => slot,
+        Direction::Responder => table.slot(control.reverse),
+    };
+    let timeout = table.idle_limit(initiator);
     // Nobody is kept from using the slot for another flow meanwhile.
     let unchanged = slot.control() == control && slot.key() == Some(key);
     if !unchanged {
@@ -99,7 +104,7 @@ pub(super) fn record(table: &FlowTable, index: FlowIndex, now: Time) -> Option<F
             PackedNextHop::Tunnel(router) => NextHop::Tunnel(router),
             PackedNextHop::Receive => NextHop::Receive,
         },
-        state: FlowState { connection, idle, timeout: table.timeouts().of(key.protocol, connection) },
+        state: FlowState { connection, idle, timeout },
         packets: slot.packets(),
         bytes: slot.bytes(),
         service: slot.service(),

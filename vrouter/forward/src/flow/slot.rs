@@ -6,7 +6,7 @@
 use vrouter_objects::{FloatingIpId, IpProtocol, MemberId, VmiId, VrfId};
 
 use super::decision::{Actions, Control, Decision, Direction, FlowIndex, Life, NotedPort, PackedNextHop};
-use super::key::{self, FlowKey, KEY_WORDS, PackedKey};
+use super::key::{self, FlowKey, KEY_WORDS, PackedKey, TableKey};
 use super::sync::{AtomicU64, Ordering};
 use super::tcp::Seen;
 use crate::address::{Address, Family};
@@ -14,7 +14,7 @@ use crate::checksum::{Adjustment, Delta};
 use crate::frame::PortId;
 
 /// Changes with every change of [`Slot`]'s layout or meaning; a file of another version is not used.
-pub const LAYOUT_VERSION: u32 = 5;
+pub const LAYOUT_VERSION: u32 = 6;
 
 /// The epoch of no snapshot: the first published one has a greater.
 const NEVER: u32 = 0;
@@ -53,34 +53,42 @@ const LAST_SEEN_OWNER: usize = 15;
 /// Everything about one direction when it begins.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewFlow {
-    pub(crate) key: FlowKey,
-    pub(crate) actions: Actions,
-    /// The new destination, or where only the source is translated the new source. Where both are, the new
-    /// source is the reverse flow's destination.
-    pub(crate) translated: Address,
-    pub(crate) translated_port: u16,
+    pub(crate) key: TableKey,
+    pub(crate) translated: Translated,
     pub(crate) egress_vrf: VrfId,
     pub(crate) next_hop: PackedNextHop,
     pub(crate) service: Option<(FloatingIpId, MemberId)>,
     pub(crate) seen: Seen,
 }
 
-impl NewFlow {
-    /// What the translation does to checksums, where it has one end.
-    fn adjustments(&self) -> Adjustments {
-        let (address, port) = match self.actions {
-            Actions::DESTINATION => (self.key.destination, self.key.destination_port),
-            Actions::SOURCE => (self.key.source, self.key.source_port),
-            _ => return Adjustments::default(),
+/// What a flow does to the ends of its packets.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Translated {
+    actions: Actions,
+    /// The new destination, or where only the source is translated the new source. Where both are, the new
+    /// source is the reverse flow's destination.
+    address: Address,
+    port: u16,
+    adjustments: Adjustments,
+}
+
+impl Translated {
+    /// By these actions; of the end that stands in the slot, what it was and what it becomes.
+    #[inline]
+    pub(crate) fn new(actions: Actions, from: (Address, u16), to: (Address, u16)) -> Self {
+        let adjustments = match actions {
+            Actions::DESTINATION | Actions::SOURCE => Adjustments::between(from, to),
+            _ => Adjustments::default(),
         };
-        let (old, new) = (address.bits(), self.translated.bits());
-        // IPv4 addresses have the rest in common.
-        let width = if address.family() == Family::V4 { 32 } else { 128 };
-        let addresses = (0..width).step_by(32).fold(Delta::default(), |delta, shift| {
-            delta.double((old >> shift) as u32, (new >> shift) as u32)
-        });
-        let endpoints = addresses.word(port, self.translated_port);
-        Adjustments { addresses: addresses.into(), endpoints: endpoints.into() }
+        Self { actions, address: to.0, port: to.1, adjustments }
+    }
+
+    /// What the other direction does, whose packets get this end back.
+    #[inline]
+    pub(crate) fn reversed(&self, (address, port): (Address, u16)) -> Self {
+        let Adjustments { addresses, endpoints } = self.adjustments;
+        let adjustments = Adjustments { addresses: addresses.reversed(), endpoints: endpoints.reversed() };
+        Self { actions: self.actions.reversed(), address, port, adjustments }
     }
 }
 
@@ -91,6 +99,20 @@ pub(crate) struct Adjustments {
     pub(crate) addresses: Adjustment,
     /// To one over its addresses and ports: of TCP and UDP.
     pub(crate) endpoints: Adjustment,
+}
+
+impl Adjustments {
+    /// Those of one address and port in place of another of the same family.
+    #[inline]
+    fn between((old, old_port): (Address, u16), (new, new_port): (Address, u16)) -> Self {
+        // IPv4 addresses have the rest in common.
+        let width = if old.family() == Family::V4 { 32 } else { 128 };
+        let addresses = (0..width).step_by(32).fold(Delta::default(), |delta, shift| {
+            delta.double((old.bits() >> shift) as u32, (new.bits() >> shift) as u32)
+        });
+        let endpoints = addresses.word(old_port, new_port);
+        Self { addresses: addresses.into(), endpoints: endpoints.into() }
+    }
 }
 
 impl Slot {
@@ -114,7 +136,8 @@ impl Slot {
         std::array::from_fn(|word| self.load(word))
     }
 
-    #[inline]
+    /// Whether it is this key's. Out of line: who looks for what is not there mostly needs no word of the key.
+    #[inline(never)]
     pub(super) fn has_key(&self, words: &PackedKey) -> bool {
         (0..KEY_WORDS).all(|word| self.load(word) == words[word])
     }
@@ -167,13 +190,13 @@ impl Slot {
 
     /// Writes all but the control word.
     pub(super) fn fill(&self, flow: &NewFlow, owner: Option<VmiId>, epoch: u32, now: u32) {
-        for (word, value) in flow.key.pack().into_iter().enumerate() {
+        for (word, value) in flow.key.words.into_iter().enumerate() {
             self.store(word, value);
         }
-        let translated = flow.translated.bits();
-        let decision =
-            Decision { translated_port: flow.translated_port, actions: flow.actions, seen: flow.seen, epoch };
-        let Adjustments { addresses, endpoints } = flow.adjustments();
+        let Translated { actions, address, port, adjustments } = flow.translated;
+        let translated = address.bits();
+        let decision = Decision { translated_port: port, actions, seen: flow.seen, epoch };
+        let Adjustments { addresses, endpoints } = adjustments;
         let adjustments = u64::from(addresses.bits()) << 48 | u64::from(endpoints.bits()) << 32;
         self.store(EGRESS_VRF, adjustments | u64::from(flow.egress_vrf.get()));
         self.store(TRANSLATED_HIGH, (translated >> 64) as u64);

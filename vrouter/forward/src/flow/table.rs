@@ -9,7 +9,7 @@ use super::config::{FlowConfig, Timeouts};
 
 use super::decision::{Direction, FlowIndex};
 use super::index::Index;
-use super::key::{FlowKey, KeyHasher, PackedKey};
+use super::key::{FlowKey, KeyHasher, PackedKey, TableKey};
 use super::record::{FlowRecord, record};
 use super::reserve::FreeSlots;
 use super::share::{FlowShare, Shares};
@@ -89,9 +89,11 @@ impl FlowTable {
         &self.hasher
     }
 
+    /// The key as the table takes it.
     #[inline]
-    pub(crate) fn hash(&self, key: &FlowKey) -> u64 {
-        self.hasher.hash(&key.pack())
+    pub(crate) fn table_key(&self, key: &FlowKey) -> TableKey {
+        let words = key.pack();
+        TableKey { hash: self.hasher.hash(&words), words }
     }
 
     /// The hash of a packed key.
@@ -116,14 +118,8 @@ impl FlowTable {
 
     /// The flow with this key.
     #[inline]
-    pub(crate) fn find(&self, key: &FlowKey, hash: u64) -> Option<FlowIndex> {
-        let words = key.pack();
-        self.find_packed(&words, hash)
-    }
-
-    #[inline]
-    pub(super) fn find_packed(&self, words: &PackedKey, hash: u64) -> Option<FlowIndex> {
-        self.index.find(hash, |index| self.slot(index).has_key(words))
+    pub(crate) fn find(&self, key: &TableKey) -> Option<FlowIndex> {
+        self.index.find(key.hash, |index| self.slot(index).has_key(&key.words))
     }
 
     /// The slot with this number.

@@ -11,6 +11,7 @@ use crate::address::Address;
 use crate::frame::Time;
 
 const NOW: Time = Time::from_millis(1_000_000);
+const MEMBER: (Address, u16) = (Address::v4([10, 244, 1, 2]), 8080);
 
 fn slots(count: usize) -> &'static [Slot] {
     Box::leak((0..count).map(|_| Slot::new()).collect())
@@ -45,39 +46,34 @@ fn key(number: u32) -> FlowKey {
     }
 }
 
-/// A connection that is translated to one member.
-fn pair(number: u32) -> (NewFlow, NewFlow) {
+/// The keys of both directions of a connection that is translated to one member.
+fn pair(number: u32) -> (FlowKey, FlowKey) {
     let key = key(number);
-    let member = Address::v4([10, 244, 1, 2]);
     let back = FlowKey {
-        source: member,
+        source: MEMBER.0,
         destination: key.source,
-        source_port: 8080,
+        source_port: MEMBER.1,
         destination_port: key.source_port,
         ..key
     };
-    let flow = |key, actions, translated, translated_port| NewFlow {
-        key,
-        actions,
+    (key, back)
+}
+
+/// A connection with these keys that counts against this interface.
+fn connection(table: &FlowTable, (key, back): (FlowKey, FlowKey), interface: u32) -> NewConnection {
+    let service = (key.destination, key.destination_port);
+    let flow = |key, translated, seen| NewFlow {
+        key: table.table_key(key),
         translated,
-        translated_port,
         egress_vrf: vrf(),
         next_hop: PackedNextHop::Receive,
         service: None,
-        seen: Seen::default(),
+        seen,
     };
-    let initiator = NewFlow { seen: Seen::first(None), ..flow(key, Actions::DESTINATION, member, 8080) };
-    (initiator, flow(back, Actions::SOURCE, key.destination, 80))
-}
-
-/// A connection by these two flows that counts against this interface.
-fn connection(
-    table: &FlowTable,
-    (initiator, responder): (NewFlow, NewFlow),
-    interface: u32,
-) -> NewConnection {
-    let hash = table.hash(&initiator.key);
-    NewConnection { initiator, hash, responder, owner: owner(interface), epoch: 1 }
+    let ahead = Translated::new(Actions::DESTINATION, service, MEMBER);
+    let initiator = flow(&key, ahead, Seen::first(None));
+    let responder = flow(&back, Translated::new(Actions::SOURCE, MEMBER, service), Seen::default());
+    NewConnection { initiator, responder, owner: owner(interface), epoch: 1 }
 }
 
 /// Installs connection `number`, or says why not.
@@ -86,7 +82,7 @@ fn install(table: &FlowTable, worker: &mut WorkerFlows, number: u32, interface: 
 }
 
 fn find(table: &FlowTable, key: &FlowKey) -> Option<FlowIndex> {
-    table.find(key, table.hash(key))
+    table.find(&table.table_key(key))
 }
 
 #[test]
@@ -95,16 +91,16 @@ fn both_directions_name_each_other_until_they_are_removed() {
     let mut worker = WorkerFlows::new();
     assert_eq!(install(&table, &mut worker, 1, 0), None);
     let (initiator, responder) = pair(1);
-    let (there, back) = (find(&table, &initiator.key).unwrap(), find(&table, &responder.key).unwrap());
+    let (there, back) = (find(&table, &initiator).unwrap(), find(&table, &responder).unwrap());
     assert_eq!(table.slot(there).reverse(), back);
     assert_eq!(table.slot(back).reverse(), there);
-    assert_eq!(table.slot(there).key(), Some(initiator.key));
+    assert_eq!(table.slot(there).key(), Some(initiator));
     assert_eq!(table.len(), 2);
     let again = table.install(&mut worker, &connection(&table, pair(1), 0), NOW);
     assert_eq!((again, table.len()), (Ok(there), 2), "who comes second has the first one's");
     // From either side.
     table.remove(&mut worker, back);
-    assert_eq!((find(&table, &initiator.key), find(&table, &responder.key)), (None, None));
+    assert_eq!((find(&table, &initiator), find(&table, &responder)), (None, None));
     assert_eq!((table.len(), table.share_of(owner(0))), (0, FlowShare::default()));
 }
 
@@ -115,7 +111,7 @@ fn one_way_back_serves_one_connection() {
     install(&table, &mut worker, 1, 0);
     let (initiator, responder) = pair(1);
     // Another way in that leads to the same member from the same client and port.
-    let other = NewFlow { key: FlowKey { destination_port: 81, ..initiator.key }, ..initiator };
+    let other = FlowKey { destination_port: 81, ..initiator };
     let outcome = table.install(&mut worker, &connection(&table, (other, responder), 0), NOW);
     assert_eq!(outcome, Err(NotInstalled::ReverseTaken));
     assert_eq!(table.len(), 2, "nothing is half-installed");
@@ -131,12 +127,12 @@ fn bounds_hold_per_interface_and_for_the_table() {
     assert_eq!(install(&limited, &mut worker, 2, 7), None);
     assert_eq!(install(&limited, &mut worker, 3, 7), Some(NotInstalled::UnrepliedLimit));
     assert_eq!(install(&limited, &mut worker, 3, 8), None, "another interface is not hurt");
-    let answered = limited.slot(find(&limited, &pair(1).1.key).unwrap());
+    let answered = limited.slot(find(&limited, &pair(1).1).unwrap());
     answered.add_seen(Seen::first(None));
     limited.replied(answered);
     assert_eq!(install(&limited, &mut worker, 4, 7), None);
     assert_eq!(limited.share_of(owner(7)), FlowShare { connections: 3, unreplied: 2 });
-    let second = limited.slot(find(&limited, &pair(2).1.key).unwrap());
+    let second = limited.slot(find(&limited, &pair(2).1).unwrap());
     second.add_seen(Seen::first(None));
     limited.replied(second);
     assert_eq!(install(&limited, &mut worker, 5, 7), Some(NotInstalled::InterfaceLimit));
@@ -251,7 +247,7 @@ fn an_answer_that_races_with_the_end_is_counted_once() {
     let quiescence = Quiescence::new(1);
     for _ in 0..2000 {
         assert_eq!(install(&table, &mut worker, 1, 0), None);
-        let back = table.slot(find(&table, &pair(1).1.key).unwrap());
+        let back = table.slot(find(&table, &pair(1).1).unwrap());
         let answers = {
             let table = Arc::clone(&table);
             std::thread::spawn(move || {

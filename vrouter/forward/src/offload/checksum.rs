@@ -3,7 +3,7 @@
 use vrouter_arch::checksum::{add, sum};
 use vrouter_objects::IpProtocol;
 
-use super::layout::{IPV4_CHECKSUM, IPV6_LEN, Layout, UDP_CHECKSUM};
+use super::layout::{IPV4_CHECKSUM, IPV4_LENGTH, IPV6_LEN, IPV6_LENGTH, Layout, UDP_CHECKSUM};
 use crate::address::Family;
 use crate::checksum::{self, header_checksum, udp_checksum};
 use crate::frame::{Checksum, Frame, SegmentKind};
@@ -60,20 +60,30 @@ pub(super) fn has_valid_ip_header(frame: &[u8], layout: &Layout) -> bool {
     }
 }
 
+/// Whether the IP header says that the packet ends where the layout does.
+pub(super) fn has_ip_length(frame: &[u8], layout: &Layout) -> bool {
+    let network = layout.network();
+    let (field, counted_from) = match layout.family() {
+        Family::V4 => (network + IPV4_LENGTH, network),
+        Family::V6 => (network + IPV6_LENGTH, network + IPV6_LEN),
+    };
+    counted_from + usize::from(read_u16(frame, field)) == layout.end()
+}
+
 /// Writes the length of an IP packet whose transport header and payload have `transport_len` bytes, and its
 /// header's checksum.
 pub(super) fn write_ip_length(headers: &mut [u8], layout: &Layout, transport_len: usize) {
     let network = layout.network();
     match layout.family() {
         Family::V4 => {
-            write_u16(headers, network + 2, (layout.transport() - network + transport_len) as u16);
+            write_u16(headers, network + IPV4_LENGTH, (layout.transport() - network + transport_len) as u16);
             write_u16(headers, network + IPV4_CHECKSUM, 0);
             let checksum = header_checksum(&headers[network..layout.transport()]);
             write_u16(headers, network + IPV4_CHECKSUM, checksum);
         }
         Family::V6 => {
             let extensions_len = layout.transport() - network - IPV6_LEN;
-            write_u16(headers, network + 4, (extensions_len + transport_len) as u16);
+            write_u16(headers, network + IPV6_LENGTH, (extensions_len + transport_len) as u16);
         }
     }
 }

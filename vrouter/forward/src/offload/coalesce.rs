@@ -8,7 +8,9 @@
 use std::num::NonZeroU16;
 use std::ops::Range;
 
-use super::checksum::{has_valid_checksum, has_valid_ip_header, pseudo_header_sum, write_ip_length};
+use super::checksum::{
+    has_ip_length, has_valid_checksum, has_valid_ip_header, pseudo_header_sum, write_ip_length,
+};
 use super::layout::{ETHERNET_LEN, IPV4_FLAGS, IPV4_ID, Layout, TCP_FLAGS, TCP_SEQUENCE, UDP_LENGTH};
 use super::{MAX_GATHERED, MAX_SEGMENTS};
 use crate::address::Family;
@@ -56,12 +58,15 @@ impl Run {
 
     /// Takes the next packet into the run, if it continues it. `first` is the first packet; more may follow
     /// it.
+    ///
+    /// The next one is not parsed: whatever has the same headers has the same layout. So a packet of which
+    /// nothing is known, [`Offload::default`], costs no more than being compared and summed.
     pub fn accept(&mut self, first: &[u8], next: &[u8], offload: &Offload) -> bool {
-        if self.is_ended || self.count == MAX_SEGMENTS {
+        if self.is_ended || self.count == MAX_SEGMENTS || offload.segmentation.is_some() {
             return false;
         }
-        let Some(layout) = gatherable(next, offload) else { return false };
-        if !self.has_room(&layout) || !self.is_same_flow(first, next, &layout) {
+        let Some(layout) = self.layout.of_whole(next.len()) else { return false };
+        if !self.has_room(&layout) || !self.is_same_flow(first, next) || !is_sound(next, &layout) {
             return false;
         }
         let id_step = self.next_id_step(first, next);
@@ -126,11 +131,10 @@ impl Run {
 
     /// Whether everything but what cutting writes anew is the same in both packets, and the next one's place
     /// in the stream is behind the run.
-    fn is_same_flow(&self, first: &[u8], next: &[u8], next_layout: &Layout) -> bool {
+    fn is_same_flow(&self, first: &[u8], next: &[u8]) -> bool {
         let same = |range: Range<usize>| first[range.clone()] == next[range];
         let transport = self.layout.transport();
-        let is_same_path = next_layout.payload() == self.layout.payload()
-            && same(0..ETHERNET_LEN)
+        let is_same_path = same(0..ETHERNET_LEN)
             && match self.layout.family() {
                 // Version, TOS; flags and offset, TTL, protocol; addresses.
                 Family::V4 => same(14..16) && same(20..24) && same(26..34),
@@ -186,6 +190,13 @@ fn gatherable(frame: &[u8], offload: &Offload) -> Option<Layout> {
         return None;
     }
     let layout = Layout::of(frame)?;
+    let is_whole = layout.end() == frame.len() && layout.payload_len() > 0;
+    (layout.is_plain() && is_whole && is_sound(frame, &layout)).then_some(layout)
+}
+
+/// Whether what may differ between the packets of a flow is as it is in a plain packet of this layout, but
+/// for the transport checksum.
+fn is_sound(frame: &[u8], layout: &Layout) -> bool {
     let transport = layout.transport();
     let is_ordinary = match layout.kind() {
         SegmentKind::Tcp => frame[transport + TCP_FLAGS] & !TcpFlags::PSH == TcpFlags::ACK,
@@ -195,8 +206,7 @@ fn gatherable(frame: &[u8], offload: &Offload) -> Option<Layout> {
             has_checksum && length == layout.end() - transport
         }
     };
-    let is_whole = layout.end() == frame.len() && layout.payload_len() > 0;
-    (layout.is_plain() && is_whole && is_ordinary && has_valid_ip_header(frame, &layout)).then_some(layout)
+    is_ordinary && has_ip_length(frame, layout) && has_valid_ip_header(frame, layout)
 }
 
 fn is_pushed(frame: &[u8], layout: &Layout) -> bool {

@@ -22,9 +22,11 @@ pub(super) const IPV6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
 
 // Where the fields lie, from the start of their header, that differ between the packets of a super-frame.
+pub(super) const IPV4_LENGTH: usize = 2;
 pub(super) const IPV4_ID: usize = 4;
 pub(super) const IPV4_FLAGS: usize = 6;
 pub(super) const IPV4_CHECKSUM: usize = 10;
+pub(super) const IPV6_LENGTH: usize = 4;
 pub(super) const TCP_SEQUENCE: usize = 4;
 pub(super) const TCP_FLAGS: usize = 13;
 const TCP_CHECKSUM: usize = 16;
@@ -55,6 +57,12 @@ impl Layout {
             payload: transport + header_len,
             end: packet.end as usize,
         })
+    }
+
+    /// The layout of a packet with the same headers that fills a frame of this length; `None` if it would have
+    /// no payload.
+    pub(super) fn of_whole(&self, frame_len: usize) -> Option<Self> {
+        (frame_len > self.payload).then_some(Self { end: frame_len, ..*self })
     }
 
     /// Its IP version.

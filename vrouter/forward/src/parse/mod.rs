@@ -108,14 +108,14 @@ pub fn parse(frame: &[u8]) -> Result<Parsed, DropReason> {
     }
 }
 
-/// Source and destination that no packet on a unicast router's way may have (RFC 1812 section 5.3.7, and land
-/// packets). A destination may be multicast here: local services answer some of those.
+/// Source and destination that no packet on a unicast router's way may have (RFC 1812 section 5.3.7). A destination may
+/// be multicast here: local services answer some of those.
 #[inline]
 fn check_addresses(source: Address, destination: Address) -> Result<(), DropReason> {
     let source_unspecified = source.bits() == 0 || source == Address::V4_UNSPECIFIED;
     let source_ok = source.is_unicast() || source_unspecified;
     let destination_ok = destination.is_unicast() || destination.is_multicast();
-    if source_ok && destination_ok && source != destination {
+    if source_ok && destination_ok {
         Ok(())
     } else {
         Err(DropReason::InvalidAddress)

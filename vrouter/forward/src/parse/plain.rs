@@ -10,7 +10,7 @@ use vrouter_objects::IpProtocol;
 
 use super::head::{Head, get_double, get_word};
 use super::transport::{TCP_HEADER, UDP_HEADER};
-use super::{ETHERNET_HEADER, Fragment, Packet, TcpFlags, Transport, check_addresses, ethernet, ipv4, ipv6};
+use super::{ETHERNET_HEADER, Fragment, Packet, TcpFlags, Transport, ethernet, ipv4, ipv6};
 use crate::address::{Address, Family};
 use crate::flow::{FlowKey, Seen};
 use crate::frame::Frame;
@@ -91,8 +91,11 @@ impl PlainHeaders {
 
     /// The packet with these headers at the start of `frame`, between these endpoints. What the flow of an
     /// established packet vouches for is checked here: `None` if it does not hold.
+    #[inline(always)] // What it returns would be copied otherwise.
     pub(crate) fn packet<Ip: PlainIp>(&self, frame: &Frame, key: &FlowKey) -> Option<Packet> {
-        check_addresses(key.source, key.destination).ok()?;
+        let (from, to) = (key.source, key.destination);
+        // Some may send to themselves or to groups, or be nobody yet.
+        (from.is_unicast() && to.is_unicast() && from != to).then_some(())?;
         let (source, destination) = (key.source_port, key.destination_port);
         let header = match self.protocol {
             IpProtocol::TCP => {
@@ -104,12 +107,12 @@ impl PlainHeaders {
             _ => (destination != 0).then_some(Transport::Udp { source, destination })?,
         };
         Some(Packet {
-            family: key.source.family(),
+            family: Ip::FAMILY,
             ip: ETHERNET_HEADER as u16,
             transport: (ETHERNET_HEADER + Ip::LEN) as u16,
             end: ETHERNET_HEADER as u32 + self.ip_len,
-            source: key.source,
-            destination: key.destination,
+            source: from,
+            destination: to,
             protocol: self.protocol,
             fragment: Fragment::Whole,
             header,

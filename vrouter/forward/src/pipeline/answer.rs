@@ -107,7 +107,9 @@ fn arrival_gateway(context: Context<'_>, frame: &Frame, packet: &Packet) -> Opti
         Ingress::Port(port) => snapshot.port(port)?.vrf,
         Ingress::Tunnel { vni, .. } => snapshot.vrf_of_vni(vni)?,
     };
-    snapshot.vrf(vrf)?.gateway_for(packet.source)
+    // The nodes' network has no gateway: there the node speaks for itself.
+    let gateway = snapshot.vrf(vrf)?.gateway_for(packet.source);
+    gateway.or_else(|| snapshot.host()?.source(packet.family)).copied()
 }
 
 /// No error is ever made about an error, about a later fragment, or to a group or nobody (RFC 1122 section
@@ -220,6 +222,17 @@ fn replace(
     };
     write_u16(body, field, checksum);
     Some(())
+}
+
+/// Hands a packet that came by `vhost0`, and is the node's own affair, back to the node as it came.
+pub(super) fn hand_back(
+    context: Context<'_>,
+    frame: &mut Frame,
+    packet: &Packet,
+    otherwise: DropReason,
+) -> Outcome {
+    trim_to_packet(frame, packet);
+    send_back(context, frame, packet.family).map_or(Outcome::Drop(otherwise), Outcome::Forward)
 }
 
 /// Addresses a frame to where it came from, and says by what it leaves.

@@ -238,8 +238,9 @@ pub(super) fn exit<'a>(context: Context<'a>, ingress: Ingress, slot: &Slot) -> R
             }
             Ok(Exit::Tunnel { own, router, vni, mtu: snapshot.tunnel_mtu() })
         }
-        // No vhost0 is attached.
-        PackedNextHop::Receive => Err(DropReason::InterfaceDown),
+        PackedNextHop::Receive => {
+            snapshot.port_of(VmiId::HOST).map(Exit::Port).ok_or(DropReason::InterfaceDown)
+        }
         PackedNextHop::Unreachable => Err(DropReason::NoRoute),
     }
 }

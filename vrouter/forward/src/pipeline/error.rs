@@ -3,7 +3,8 @@
 
 use vrouter_objects::DropReason;
 
-use super::classify::Arrival;
+use super::answer::hand_back;
+use super::classify::{Arrival, Entrance};
 use super::{Context, Outcome, Worker};
 use crate::flow::{Actions, FlowKey, Slot};
 use crate::frame::Frame;
@@ -24,16 +25,16 @@ pub(super) fn relay(
     let offset = usize::from(packet.transport) + ICMP_HEADER;
     let quoted = match parse_quoted(&frame.bytes()[..packet.end as usize], offset, packet.family) {
         Ok(quoted) => quoted,
-        Err(reason) => return Outcome::Drop(reason),
+        Err(reason) => return unrelated(context, frame, packet, arrival, reason),
     };
     // It must go to whoever sent what it quotes, or it would be a way into others' flows.
     if packet.destination != quoted.source {
-        return Outcome::Drop(DropReason::IcmpUnrelated);
+        return unrelated(context, frame, packet, arrival, DropReason::IcmpUnrelated);
     }
     // The quoted packet went out by one direction of a flow; the error comes in like a packet of the other.
     let key = FlowKey {
         vrf: arrival.vrf,
-        origin: arrival.origin,
+        origin: arrival.origin_of(context, quoted.destination),
         source: quoted.destination,
         destination: quoted.source,
         source_port: quoted.ports.1,
@@ -41,13 +42,13 @@ pub(super) fn relay(
         protocol: quoted.protocol,
     };
     let flows = &worker.shared.flows;
-    let Some(index) = flows.find(&key, flows.hash(&key)) else {
-        return Outcome::Drop(DropReason::IcmpUnrelated);
+    let Some(index) = flows.find(&flows.table_key(&key)) else {
+        return unrelated(context, frame, packet, arrival, DropReason::IcmpUnrelated);
     };
     let slot = flows.slot(index);
     // One that a change of the tables has ended is no flow, though nobody has cleared it away yet.
     if !worker.is_in_force(context, slot, &key) {
-        return Outcome::Drop(DropReason::IcmpUnrelated);
+        return unrelated(context, frame, packet, arrival, DropReason::IcmpUnrelated);
     }
     let (replies, sender) = translations(worker, slot, &key);
     // A router on the way keeps its name; the translated host itself goes by the one the sender knows.
@@ -62,6 +63,20 @@ pub(super) fn relay(
         translate_error(frame.bytes_mut(), packet, &quoted, &outer, &sender);
     }
     worker.send_error(context, frame, packet, slot)
+}
+
+/// What becomes of an error that is about no flow. All that come to the node are steered to us, and those that are not
+/// ours are the node's.
+fn unrelated(
+    context: Context<'_>,
+    frame: &mut Frame,
+    packet: &Packet,
+    arrival: &Arrival,
+    reason: DropReason,
+) -> Outcome {
+    let is_the_nodes =
+        arrival.entrance == Entrance::Host && context.snapshot.is_own_address(packet.destination);
+    if is_the_nodes { hand_back(context, frame, packet, reason) } else { Outcome::Drop(reason) }
 }
 
 /// What the flow's replies are translated to, and what that makes of the quoted packet's ends.

@@ -5,7 +5,8 @@ use vrouter_objects::{DropReason, IpProtocol, NextHop};
 use super::classify::{Arrival, Arrived, flow_key, stage};
 use super::fragments::Reassociated;
 use super::local::Service;
-use super::resolve::{Located, choose_part, locate, packed_next_hop};
+use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
+use super::plan::{by_fabric, client, way_to};
 use super::{Context, Outcome, Worker, answer, error, local, neighbour, spare_frame};
 use crate::flow::{Actions, ConnectionState, Direction, FlowIndex, FlowKey, PackedNextHop, Seen, Slot};
 use crate::frame::Frame;
@@ -35,6 +36,7 @@ pub(super) const fn tcp_flags(packet: &Packet) -> Option<TcpFlags> {
 
 impl Worker {
     /// Takes an IP packet from its flow to its egress.
+    #[inline(always)]
     pub(super) fn ip<O: Observer>(
         &mut self,
         context: Context<'_>,
@@ -94,7 +96,7 @@ impl Worker {
         match self.fragments.later(context.now, packet, arrival, id, frame) {
             Reassociated::Flow { protocol, ports } => {
                 let key = FlowKey { protocol, ..flow_key(packet, arrival, ports) };
-                let arrived = Arrived { key, hash: self.shared.flows.hash(&key), ..*arrived };
+                let arrived = Arrived { key, table_key: self.shared.flows.table_key(&key), ..*arrived };
                 self.flow(context, frame, &arrived, spare, observer)
             }
             Reassociated::Held => Outcome::Hold,
@@ -121,7 +123,7 @@ impl Worker {
             let mut frame = spare_frame(spare);
             frame.copy_from(&follower);
             self.counters().held.sub(1);
-            let staged = stage(context, &frame, |key| self.shared.flows.hash(key));
+            let staged = stage(context, &frame);
             let outcome = self.decide(context, &mut frame, &staged, spare, observer);
             self.account(context, &mut frame, outcome, observer);
             self.made.push(frame);
@@ -136,12 +138,14 @@ impl Worker {
         spare: &mut Vec<Frame>,
         observer: &mut O,
     ) -> Outcome {
-        let Arrived { packet, arrival, key, hash } = arrived;
-        let Some(index) = self.shared.flows.find(key, *hash) else {
-            return match local::serve(context, frame, packet, arrival) {
+        let Arrived { packet, arrival, key, table_key } = arrived;
+        let Some(index) = self.shared.flows.find(table_key) else {
+            if !local::is_to_gateway(context, frame, packet, arrival) {
+                return self.resolve(context, frame, arrived, spare, observer);
+            }
+            return match local::serve(context, frame, packet) {
                 Service::Done(outcome) => outcome,
                 Service::Refuse => answer::refuse(self, context, frame, packet, DropReason::NoService),
-                Service::NotOurs => self.resolve(context, frame, arrived, spare, observer),
             };
         };
         let slot = self.shared.flows.slot(index);
@@ -174,7 +178,7 @@ impl Worker {
             }
             self.note(slot, flags);
         }
-        self.send(context, frame, packet, slot, *hash, spare)
+        self.send(context, frame, packet, slot, table_key.hash, spare)
     }
 
     /// Forgets a connection.
@@ -227,19 +231,17 @@ impl Worker {
             _ if !is_initiator => return Verdict::Void,
             other => return other,
         }
-        let destination = if slot.decision().actions.has(Actions::DESTINATION) {
-            slot.translated()
-        } else {
-            key.destination
-        };
-        let Some(vrf) = slot.egress_vrf() else { return Verdict::Void };
-        let next_hop = match locate(context.snapshot, vrf, destination) {
-            Located::Hop { next_hop, .. } => packed_next_hop(next_hop, |parts| still_or_other(parts, slot)),
-            // Whoever had the address is gone, and its node says so.
-            Located::Reject if !is_initiator => return Verdict::Void,
-            Located::Reject if initiator.service().is_some() => return member_gone(key.protocol, flags),
-            Located::Reject => return Verdict::Anew,
-            Located::Service(_) | Located::Nowhere(_) => PackedNextHop::Unreachable,
+        let came_in = if is_initiator { None } else { way_to(initiator_key.origin) };
+        let next_hop = match came_in {
+            Some(way_back) => way_back,
+            None => match self.next_hop_now(context, slot, key) {
+                Hop::To(next_hop) => next_hop,
+                // Whoever had the address is gone, and its node says so.
+                Hop::Nobody if !is_initiator => return Verdict::Void,
+                Hop::Nobody if initiator.service().is_some() => return member_gone(key.protocol, flags),
+                Hop::Nobody => return Verdict::Anew,
+                Hop::Unknown => return Verdict::Void,
+            },
         };
         if next_hop != slot.next_hop() {
             slot.set_next_hop(next_hop);
@@ -247,6 +249,34 @@ impl Worker {
         slot.set_epoch(context.snapshot.epoch().0);
         Verdict::Valid
     }
+
+    /// Where a flow's packets are to go by the tables as they are.
+    fn next_hop_now(&self, context: Context<'_>, slot: &Slot, key: &FlowKey) -> Hop {
+        let destination = if slot.decision().actions.has(Actions::DESTINATION) {
+            slot.translated()
+        } else {
+            key.destination
+        };
+        let Some(vrf) = slot.egress_vrf() else { return Hop::Unknown };
+        match route_to(context.snapshot, vrf, destination) {
+            Located::Hop { next_hop, .. } => {
+                let next_hop = packed_next_hop(next_hop, |parts| still_or_other(parts, slot));
+                Hop::To(by_fabric(context.snapshot, key.origin, destination, next_hop))
+            }
+            Located::Reject => Hop::Nobody,
+            Located::Service(_) | Located::Nowhere(_) => Hop::To(PackedNextHop::Unreachable),
+        }
+    }
+}
+
+/// Where a flow's packets are to go.
+enum Hop {
+    /// There.
+    To(PackedNextHop),
+    /// Nobody has the address any more.
+    Nobody,
+    /// The flow does not say where to look.
+    Unknown,
 }
 
 /// What is left of the decision for a service, or for none, that a connection was begun by. `direction` is
@@ -258,7 +288,7 @@ fn revalidate_service(
     direction: Direction,
     flags: Option<TcpFlags>,
 ) -> Verdict {
-    let located = locate(context.snapshot, key.vrf, key.destination);
+    let located = locate(context.snapshot, key);
     let Some((fip_id, member)) = initiator.service() else {
         // What was a plain address may have become a service's.
         return match located {
@@ -266,19 +296,23 @@ fn revalidate_service(
             _ => Verdict::Valid,
         };
     };
-    let fip = match located {
-        Located::Service(fip) if fip.id == fip_id => fip,
+    let frontend = match located {
+        Located::Service(frontend) if frontend.fip.id == fip_id => frontend,
         _ => return Verdict::Anew,
     };
     let opening = flags.is_some_and(TcpFlags::is_opening);
-    if fip.generation.0 <= initiator.decision().epoch && !opening {
+    if frontend.fip.generation.0 <= initiator.decision().epoch && !opening {
         return Verdict::Valid;
     }
-    let Some(listener) = fip.listener(key.protocol, key.destination_port) else { return Verdict::Anew };
-    match listener.state_of(member) {
+    if !frontend.admits(key.source) {
+        return Verdict::Anew;
+    }
+    let policy = frontend.policy_for(client(context.snapshot, key));
+    let pool = &frontend.listener().pool;
+    match pool.state_of(policy, member) {
         PoolState::Active => Verdict::Valid,
         PoolState::Draining if is_under_way(key.protocol, flags) => Verdict::Valid,
-        PoolState::Draining if !listener.has_active() => Verdict::Valid,
+        PoolState::Draining if !pool.has_usable() => Verdict::Valid,
         // What it still answers is on its way to who asked.
         PoolState::Draining if direction == Direction::Responder => Verdict::Valid,
         PoolState::Draining => Verdict::Anew,

@@ -8,8 +8,8 @@
 use super::Context;
 use super::egress::{Exit, exit, noted_port};
 use super::leads::Lead;
-use super::tally::Tally;
 use crate::address::Family;
+use crate::counters::WorkerCounters;
 use crate::flow::{Actions, Decision, Slot};
 use crate::frame::{Egress, Frame, Packets};
 use crate::parse::{ETHERNET_HEADER, Packet, PlainHeaders, PlainIp, PlainV4, PlainV6};
@@ -22,7 +22,7 @@ pub(super) fn forward_established<Ip: PlainIp>(
     context: Context<'_>,
     frame: &mut Frame,
     lead: &Lead,
-    tally: &mut Tally,
+    counters: &WorkerCounters,
 ) -> Option<Egress> {
     let slot = lead.candidate?;
     if !slot.has_key_of(&lead.key, Ip::FAMILY) {
@@ -35,10 +35,10 @@ pub(super) fn forward_established<Ip: PlainIp>(
         return None;
     }
     match noted_port(context.snapshot, slot) {
-        Some(entry) => leave::<Ip>(context, frame, lead, (slot, decision), Exit::Port(entry), tally),
+        Some(entry) => leave::<Ip>(context, frame, lead, (slot, decision), Exit::Port(entry), counters),
         None => {
             let exit = exit(context, frame.ingress, slot).ok()?;
-            leave::<Ip>(context, frame, lead, (slot, decision), exit, tally)
+            leave::<Ip>(context, frame, lead, (slot, decision), exit, counters)
         }
     }
 }
@@ -51,15 +51,15 @@ fn leave<Ip: PlainIp>(
     lead: &Lead,
     flow: (&Slot, Decision),
     exit: Exit<'_>,
-    tally: &mut Tally,
+    counters: &WorkerCounters,
 ) -> Option<Egress> {
     rewrite::<Ip>(context, frame, &lead.headers, flow, exit)?;
     if frame.offload.segmentation.is_some() {
-        tally.super_frame();
+        counters.super_frames_received.add(1);
     }
-    match exit {
-        Exit::Port(entry) => tally.sent(entry.port, ETHERNET_HEADER + lead.headers.ip_len as usize),
-        Exit::Tunnel { .. } => tally.tunnelled(),
+    counters.forwarded.add(1);
+    if let Exit::Port(entry) = exit {
+        counters.tx(entry.port, 1, ETHERNET_HEADER as u64 + u64::from(lead.headers.ip_len));
     }
     let egress = exit.egress(lead.entropy());
     frame.egress = Some(egress);

@@ -3,28 +3,39 @@
 
 use std::num::NonZeroU64;
 
-use vrouter_objects::{MacAddress, VrfId};
+use vrouter_objects::{MacAddress, RouterId, VmiKind, VrfId};
 
 use super::Context;
-use super::classify::{Arrival, Arrived};
-use super::tally::Tally;
+use super::classify::{Arrival, Arrived, Entrance};
 use crate::address::{Address, Family};
-use crate::flow::{self, FlowKey, FlowTable, PackedKey, Slot};
+use crate::counters::WorkerCounters;
+use crate::flow::{self, FlowKey, FlowTable, Origin, PackedKey, Slot, TableKey};
 use crate::frame::{Frame, Ingress};
 use crate::parse::{
     ETHERNET_HEADER, Head, PlainHeaders, PlainIp, PlainV4, PlainV6, ethertype, plain_family, plain_ports,
 };
+use crate::tables::Vrf;
 
 /// Whoever is at an ingress, and what its frames must bear.
 #[derive(Debug, Clone, Copy)]
 struct Sender<'a> {
     ingress: Ingress,
-    vrf: VrfId,
     link: LinkHeader,
     /// The source address that its packets mostly bear, by halves.
     usual_source: [Masked; 2],
-    /// All that they may bear.
-    sources: &'a [Address],
+    /// The last word of such a packet's key.
+    usual_place: u64,
+    /// What other sources mean.
+    others: Others<'a>,
+}
+
+/// What it means that a packet does not bear its sender's usual source.
+#[derive(Debug, Clone, Copy)]
+enum Others<'a> {
+    /// It must be one of these.
+    Among(&'a [Address]),
+    /// It is from the other subnets of this network, or came into the cluster at this node.
+    Beyond(VrfId, &'a Vrf, RouterId),
 }
 
 /// What a frame's Ethernet header must be in the bits that count: its first and its last eight bytes.
@@ -74,37 +85,59 @@ impl<'a> Sender<'a> {
             Ingress::Port(port) => {
                 let entry = snapshot.port(port)?;
                 let link = LinkHeader::new(MacAddress::GATEWAY, entry.mac, family);
-                let of_family = |address: &&Address| address.family() == family;
-                let usual = entry.addresses.iter().find(of_family)?.bits();
-                let usual_source = [usual >> 64, usual].map(|half| Masked::exactly(half as u64));
-                Some(Self { ingress, vrf: entry.vrf, link, usual_source, sources: &entry.addresses })
+                let Arrival { vrf, origin, .. } = Arrival::at_port(entry);
+                let usual_source = match entry.kind {
+                    VmiKind::Pod => {
+                        let of_family = |address: &&Address| address.family() == family;
+                        Masked::halves(entry.addresses.iter().find(of_family)?.bits(), u128::MAX)
+                    }
+                    VmiKind::Host => [Masked::ANY; 2],
+                };
+                let (usual_place, others) = (flow::pack_place(vrf, origin), Others::Among(&entry.addresses));
+                Some(Self { ingress, link, usual_source, usual_place, others })
             }
             Ingress::Tunnel { source, vni } => {
-                snapshot.router_at(source.into())?;
+                let router = snapshot.router_at(source.into())?;
                 let link = LinkHeader::from_any(snapshot.own()?.mac, family);
-                let (vrf, usual_source) = (snapshot.vrf_of_vni(vni)?, [Masked::ANY; 2]);
-                Some(Self { ingress, vrf, link, usual_source, sources: &[] })
+                let id = snapshot.vrf_of_vni(vni)?;
+                let vrf = snapshot.vrf(id)?;
+                let inside = vrf.inside(family).next();
+                let usual_source = inside.map_or([Masked::NONE; 2], |p| Masked::halves(p.value, p.mask));
+                let usual_place = flow::pack_place(id, Origin::Cluster);
+                let others = Others::Beyond(id, vrf, router);
+                Some(Self { ingress, link, usual_source, usual_place, others })
             }
         }
     }
 
+    /// The last word of the key of a packet from this source; `None`: it may not be sent from here.
     #[inline(always)]
-    fn may_send_from<Ip: PlainIp>(&self, high: u64, low: u64) -> bool {
+    fn place_of<Ip: PlainIp>(&self, high: u64, low: u64) -> Option<u64> {
         let [usual_high, usual_low] = self.usual_source;
         // All IPv4 addresses have the same.
         let is_high = Ip::FAMILY == Family::V4 || usual_high.is(high);
-        (is_high && usual_low.is(low)) || self.may_also_send_from(high, low)
+        if is_high && usual_low.is(low) { Some(self.usual_place) } else { self.other_place(high, low) }
     }
 
     #[cold]
-    fn may_also_send_from(&self, high: u64, low: u64) -> bool {
+    fn other_place(&self, high: u64, low: u64) -> Option<u64> {
         let source = Address::from_bits(u128::from(high) << 64 | u128::from(low));
-        self.sources.contains(&source)
+        match self.others {
+            Others::Among(sources) => sources.contains(&source).then_some(self.usual_place),
+            Others::Beyond(_, vrf, _) if vrf.is_inside(source) => Some(self.usual_place),
+            Others::Beyond(id, _, router) => Some(flow::pack_place(id, Origin::Router(router))),
+        }
     }
 }
 
 impl Masked {
     const ANY: Self = Self { value: 0, mask: 0 };
+    const NONE: Self = Self { value: 1, mask: 0 };
+
+    /// The halves of what an address is in the bits that count.
+    fn halves(value: u128, mask: u128) -> [Self; 2] {
+        [64, 0].map(|shift| Self { value: (value >> shift) as u64, mask: (mask >> shift) as u64 })
+    }
 
     fn exactly(value: u64) -> Self {
         Self { value, mask: u64::MAX }
@@ -162,12 +195,14 @@ impl Lead {
         let hash = self.hash?.get();
         let key = FlowKey::unpack(self.key)?;
         let packet = self.headers.packet::<Ip>(frame, &key)?;
-        let vmi = match frame.ingress {
-            Ingress::Port(port) => Some(context.snapshot.port(port)?.vmi),
-            Ingress::Tunnel { .. } => key.source.is_unicast().then_some(None)?,
+        let arrival = match frame.ingress {
+            Ingress::Port(port) => Arrival::at_port(context.snapshot.port(port)?),
+            Ingress::Tunnel { source, .. } => {
+                let entrance = Entrance::Tunnel(context.snapshot.router_at(source.into())?);
+                Arrival { vrf: key.vrf, origin: key.origin, entrance }
+            }
         };
-        let arrival = Arrival { vrf: key.vrf, origin: key.origin, vmi };
-        Some(Arrived { packet, arrival, key, hash })
+        Some(Arrived { packet, arrival, key, table_key: TableKey { hash, words: self.key } })
     }
 }
 
@@ -179,7 +214,7 @@ impl Leads {
         context: Context<'_>,
         flows: &FlowTable,
         frames: &[Frame],
-        tally: &mut Tally,
+        counters: &WorkerCounters,
     ) {
         self.begin(frames.len());
         let (mut frames, mut leads) = (frames, &mut self.leads[..frames.len()]);
@@ -187,12 +222,12 @@ impl Leads {
             let family = plain_family(frame);
             let sender = family.and_then(|family| Sender::at(context, frame.ingress, family));
             let led = match (family, &sender) {
-                (Some(Family::V4), Some(sender)) => lead::<PlainV4>(flows, sender, frames, leads, tally),
-                (Some(Family::V6), Some(sender)) => lead::<PlainV6>(flows, sender, frames, leads, tally),
+                (Some(Family::V4), Some(sender)) => lead::<PlainV4>(flows, sender, frames, leads, counters),
+                (Some(Family::V6), Some(sender)) => lead::<PlainV6>(flows, sender, frames, leads, counters),
                 _ => 0,
             };
             let run = match led {
-                0 => none(frames, leads, tally),
+                0 => none(frames, leads, counters),
                 len => Run { family, len },
             };
             let len = run.len;
@@ -204,10 +239,10 @@ impl Leads {
 
     /// Leads no frame anywhere: all of them go the long way.
     #[cfg(any(test, feature = "sim"))]
-    pub(super) fn follow_none(&mut self, frames: &[Frame], tally: &mut Tally) {
+    pub(super) fn follow_none(&mut self, frames: &[Frame], counters: &WorkerCounters) {
         self.begin(frames.len());
         for (number, _) in frames.iter().enumerate() {
-            self.runs.push(none(&frames[number..], &mut self.leads[number..], tally));
+            self.runs.push(none(&frames[number..], &mut self.leads[number..], counters));
         }
     }
 
@@ -230,10 +265,10 @@ impl Leads {
 }
 
 /// Leads the first frame nowhere.
-fn none(frames: &[Frame], leads: &mut [Lead], tally: &mut Tally) -> Run {
+fn none(frames: &[Frame], leads: &mut [Lead], counters: &WorkerCounters) -> Run {
     if let (Some(frame), Some(lead)) = (frames.first(), leads.first_mut()) {
         *lead = Lead::NONE;
-        tally.received(frame.ingress, std::slice::from_ref(frame));
+        counters.receive(frame.ingress, std::slice::from_ref(frame));
     }
     Run { family: None, len: 1 }
 }
@@ -245,7 +280,7 @@ fn lead<Ip: PlainIp>(
     sender: &Sender<'_>,
     frames: &[Frame],
     leads: &mut [Lead],
-    tally: &mut Tally,
+    counters: &WorkerCounters,
 ) -> usize {
     let most = leads.len();
     let mut places = leads.iter_mut();
@@ -258,7 +293,7 @@ fn lead<Ip: PlainIp>(
         place.hash = sender.lead::<Ip>(flows, head, frame.len(), place);
     }
     let len = most - places.len();
-    tally.received(sender.ingress, &frames[..len]);
+    counters.receive(sender.ingress, &frames[..len]);
     for lead in &mut leads[..len] {
         lead.candidate = lead.hash.and_then(|hash| flows.candidate(hash.get()));
     }
@@ -278,11 +313,9 @@ impl Sender<'_> {
         lead.headers.read::<Ip>(head, frame_len)?;
         let addresses = Ip::addresses(head)?;
         let [source_high, source_low, ..] = addresses;
-        if !self.may_send_from::<Ip>(source_high, source_low) {
-            return None;
-        }
+        let place = self.place_of::<Ip>(source_high, source_low)?;
         let ports = plain_ports::<Ip>(head);
-        lead.key = FlowKey::pack_parts(Ip::FAMILY, addresses, ports, lead.headers.protocol, self.vrf);
+        lead.key = FlowKey::pack_parts(Ip::FAMILY, addresses, ports, lead.headers.protocol, place);
         let hash = flows.hash_packed(&lead.key);
         flows.prefetch(hash);
         NonZeroU64::new(hash)

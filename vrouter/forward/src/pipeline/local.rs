@@ -22,19 +22,18 @@ pub(super) enum Service {
     Done(Outcome),
     /// It was to the router, which has nothing at that protocol and port.
     Refuse,
-    /// It is to somebody else.
-    NotOurs,
 }
 
-/// Serves a packet to this node's gateway address. The gateway is on every node alike, so only local senders
-/// mean this one.
-pub(super) fn serve(context: Context<'_>, frame: &mut Frame, packet: &Packet, arrival: &Arrival) -> Service {
-    let is_local = matches!(frame.ingress, Ingress::Port(_));
-    let is_gateway =
-        is_local && arrival_vrf(context, arrival).is_some_and(|vrf| vrf.is_gateway(packet.destination));
-    if !is_gateway {
-        return Service::NotOurs;
-    }
+/// Whether a packet is to this node's gateway address. The gateway is on every node alike, so only local
+/// senders mean this one.
+#[inline]
+pub(super) fn is_to_gateway(context: Context<'_>, frame: &Frame, packet: &Packet, arrival: &Arrival) -> bool {
+    matches!(frame.ingress, Ingress::Port(_))
+        && arrival_vrf(context, arrival).is_some_and(|vrf| vrf.is_gateway(packet.destination))
+}
+
+/// Serves a packet to this node's gateway address.
+pub(super) fn serve(context: Context<'_>, frame: &mut Frame, packet: &Packet) -> Service {
     let later = matches!(packet.fragment, Fragment::Later { .. });
     let echo = match packet.header {
         Transport::Icmp { kind: IcmpKind::Echo { role: EchoRole::Request, .. } } => true,

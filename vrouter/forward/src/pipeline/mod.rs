@@ -1,5 +1,6 @@
 //! The stages between receive and transmit, in the order a packet meets them.
 
+mod affinity;
 mod answer;
 mod arp;
 mod classify;
@@ -12,9 +13,10 @@ mod fragments;
 mod leads;
 mod limiter;
 mod local;
+mod locate;
 mod neighbour;
+mod plan;
 mod resolve;
-mod tally;
 mod worker;
 
 use std::sync::Arc;
@@ -23,6 +25,8 @@ pub use drops::DroppedPacket;
 pub use worker::Worker;
 
 use vrouter_objects::DropReason;
+
+use affinity::Affinities;
 
 use crate::counters::{self, PacketCounters, PortCounters, WorkerCounters};
 use crate::flow::{Boundary, FlowTable, Quiescence};
@@ -65,15 +69,17 @@ pub struct Shared {
     /// The flow table.
     pub flows: FlowTable,
     config: ForwardConfig,
+    affinities: Affinities,
     quiescence: Quiescence,
-    counters: Box<[WorkerCounters]>,
+    counters: Box<[Arc<WorkerCounters>]>,
 }
 
 impl Shared {
     /// For so many workers.
     pub fn new(flows: FlowTable, workers: usize, config: ForwardConfig) -> Arc<Self> {
-        let counters = (0..workers).map(|_| WorkerCounters::new()).collect();
-        Arc::new(Self { flows, config, quiescence: Quiescence::new(workers), counters })
+        let counters = (0..workers).map(|_| Arc::new(WorkerCounters::new())).collect();
+        let affinities = Affinities::new(flows.seed());
+        Arc::new(Self { flows, config, affinities, quiescence: Quiescence::new(workers), counters })
     }
 
     /// How many workers there are.

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use vrouter_objects::DropReason;
 
-use super::classify::{Staged, stage};
+use super::classify::{Arrived, Staged, stage};
 use super::drops::DropSample;
 use super::fast_path::forward_established;
 use super::fragments::Fragments;
 use super::leads::{Lead, Leads};
 use super::limiter::Limiters;
-use super::tally::Tally;
 use super::{Burst, Context, DroppedPacket, Outcome, Shared, arp};
 use crate::address::Family;
 use crate::counters::WorkerCounters;
@@ -31,9 +30,9 @@ pub struct Worker {
     pub(super) answers: Limiters,
     /// Frames the router made, or released, in this burst.
     pub(super) made: Vec<Frame>,
+    counters: Arc<WorkerCounters>,
     drops: DropSample,
     leads: Leads,
-    tally: Tally,
 }
 
 impl Worker {
@@ -48,12 +47,12 @@ impl Worker {
             id,
             flows: WorkerFlows::new(),
             fragments: Fragments::new(shared.flows.seed()),
+            counters: Arc::clone(&shared.counters[id]),
             shared,
             answers,
             made: Vec::new(),
             drops: DropSample::new(),
             leads: Leads::default(),
-            tally: Tally::new(),
         }
     }
 
@@ -70,7 +69,7 @@ impl Worker {
 
     /// This worker's counters.
     pub fn counters(&self) -> &WorkerCounters {
-        &self.shared.counters[self.id]
+        &self.counters
     }
 
     /// Takes a burst through the router. Afterwards each frame has its egress or none, and what the router
@@ -83,8 +82,8 @@ impl Worker {
         observer: &mut O,
     ) {
         let context = Context { now, tenths: tenths(now), snapshot };
-        self.process_led(context, burst, observer, |leads, flows, frames, tally| {
-            leads.follow(context, flows, frames, tally);
+        self.process_led(context, burst, observer, |leads, flows, frames, counters| {
+            leads.follow(context, flows, frames, counters);
         });
     }
 
@@ -98,8 +97,8 @@ impl Worker {
         observer: &mut O,
     ) {
         let context = Context { now, tenths: tenths(now), snapshot };
-        self.process_led(context, burst, observer, |leads, _, frames, tally| {
-            leads.follow_none(frames, tally);
+        self.process_led(context, burst, observer, |leads, _, frames, counters| {
+            leads.follow_none(frames, counters);
         });
     }
 
@@ -110,12 +109,11 @@ impl Worker {
         context: Context<'_>,
         burst: &mut Burst,
         observer: &mut O,
-        lead: impl FnOnce(&mut Leads, &FlowTable, &[Frame], &mut Tally),
+        lead: impl FnOnce(&mut Leads, &FlowTable, &[Frame], &WorkerCounters),
     ) {
         let mut leads = std::mem::take(&mut self.leads);
-        lead(&mut leads, &self.shared.flows, &burst.frames, &mut self.tally);
+        lead(&mut leads, &self.shared.flows, &burst.frames, &self.counters);
         burst.frames.iter().for_each(|frame| observer.observe(Event::Received(frame)));
-        self.tally.settle_received(&self.shared.counters[self.id]);
         let Burst { frames, spare } = burst;
         let mut frames = &mut frames[..];
         for (run, leads) in leads.runs() {
@@ -130,7 +128,6 @@ impl Worker {
             frames = rest;
         }
         self.leads = leads;
-        self.tally.settle(&self.shared.counters[self.id]);
         for frame in self.made.iter().filter(|frame| frame.counted_as == CountedAs::Made) {
             observer.observe(Event::Made(frame));
         }
@@ -151,7 +148,7 @@ impl Worker {
         for frame in frames {
             // There is one for each.
             let Some(lead) = leads.next() else { break };
-            match forward_established::<Ip>(context, frame, lead, &mut self.tally) {
+            match forward_established::<Ip>(context, frame, lead, &self.counters) {
                 Some(egress) => observer.observe(Event::Forwarded(frame, egress)),
                 None => self.take_from_lead::<Ip, O>(context, frame, lead, spare, observer),
             }
@@ -169,7 +166,11 @@ impl Worker {
         observer: &mut O,
     ) {
         match lead.arrived::<Ip>(context, frame) {
-            Some(arrived) => self.finish(context, frame, &Staged::Ip(arrived), spare, observer),
+            Some(arrived) => {
+                self.count_super_frame(frame);
+                let outcome = self.ip(context, frame, &arrived, spare, observer);
+                self.account(context, frame, outcome, observer);
+            }
             None => self.take_long_way(context, frame, spare, observer),
         }
     }
@@ -183,24 +184,16 @@ impl Worker {
         spare: &mut Vec<Frame>,
         observer: &mut O,
     ) {
-        let staged = stage(context, frame, |key| self.shared.flows.hash(key));
-        self.finish(context, frame, &staged, spare, observer);
+        self.count_super_frame(frame);
+        let staged = stage(context, frame);
+        let outcome = self.decide(context, frame, &staged, spare, observer);
+        self.account(context, frame, outcome, observer);
     }
 
-    /// Takes a frame through the stages behind the one that found its sender.
-    fn finish<O: Observer>(
-        &mut self,
-        context: Context<'_>,
-        frame: &mut Frame,
-        staged: &Staged,
-        spare: &mut Vec<Frame>,
-        observer: &mut O,
-    ) {
+    fn count_super_frame(&self, frame: &Frame) {
         if frame.offload.segmentation.is_some() {
-            self.tally.super_frame();
+            self.counters.super_frames_received.add(1);
         }
-        let outcome = self.decide(context, frame, staged, spare, observer);
-        self.account(context, frame, outcome, observer);
     }
 
     pub(super) fn decide<O: Observer>(
@@ -214,7 +207,10 @@ impl Worker {
         match staged {
             Staged::Drop(reason) => Outcome::Drop(*reason),
             Staged::Arp(offset) => arp::answer(context, frame, (*offset).into()),
-            Staged::Ip(arrived) => self.ip(context, frame, arrived, spare, observer),
+            Staged::Ip(packet, arrival) => {
+                let arrived = Arrived::new(*packet, *arrival, &self.shared.flows);
+                self.ip(context, frame, &arrived, spare, observer)
+            }
         }
     }
 
@@ -303,7 +299,7 @@ impl Worker {
     /// Ages flows and gives up on fragments that wait in vain, a piece at a time. Returns when it is to be
     /// called again; `None`: not before the next packet.
     pub fn maintain(&mut self, now: Time) -> Option<Time> {
-        let counters = &self.shared.counters[self.id];
+        let counters: &WorkerCounters = &self.counters;
         let drops = &mut self.drops;
         self.fragments.expire(now, |frame, reason| {
             counters.held.sub(1);

@@ -4,18 +4,24 @@ use std::net::IpAddr;
 
 use vrouter_objects::{
     FloatingIp, FloatingIpId, IpNet, Listener, ListenerId, MacAddress, Member, MemberId, MemberState,
-    NextHop, NoMembers, Object, Port, Route, RouteKey, RouterId, RoutingInstance, ServiceProtocol, Subnet,
+    NetworkKind, NextHop, Object, Port, Route, RouteKey, RouterId, RoutingInstance, ServiceProtocol, Subnet,
     VirtualRouter, Vmi, VmiId, VmiKind, Vni, VrfId,
 };
 
 use super::node::Node;
 use crate::frame::{Egress, Frame, Ingress, Offload, PortId, Time};
+use crate::tables::HostNetwork;
 
 const POD_VRF: u32 = 1;
 const SERVICE_VRF: u32 = 2;
+const FABRIC_VRF: u32 = 3;
 
-/// A cluster as the controller would lay it out: node *n* has the blocks `10.244.n.0/24` and
-/// `fd00:10:244:n::/64`, services are in `10.96.0.0/12` and `fd00:10:96::/108`.
+/// Where `vhost0` is at every node.
+pub const HOST_PORT: PortId = PortId(1000);
+
+/// A cluster as the controller would lay it out: node *n* has the addresses `172.30.0.n` and `fd00:172:30::n`, the
+/// blocks `10.244.n.0/24` and `fd00:10:244:n::/64`, and a `vhost0`; services are in `10.96.0.0/12` and
+/// `fd00:10:96::/108`. Whoever has none of these addresses is outside.
 #[derive(Debug)]
 pub struct Cluster {
     /// Its nodes, numbered from 0; their blocks and VTEPs count from 1.
@@ -83,8 +89,6 @@ pub struct ServiceSpec {
     pub port: u16,
     /// Its members: number, address, port, state.
     pub members: Vec<(u32, IpAddr, u16, MemberState)>,
-    /// What happens without members.
-    pub no_members: NoMembers,
 }
 
 impl ServiceSpec {
@@ -97,43 +101,43 @@ impl ServiceSpec {
         members: &[(IpAddr, u16)],
     ) -> Self {
         let member =
-            |(number, (address, port)): (u32, &(IpAddr, u16))| (number, *address, *port, MemberState::Active);
+            |(number, (address, port)): (u32, &(IpAddr, u16))| (number, *address, *port, MemberState::Ready);
         Self {
             number,
             address,
             protocol,
             port,
             members: (1..).zip(members).map(member).collect(),
-            no_members: NoMembers::Reject,
         }
     }
 
-    /// The floating IP.
+    /// The floating IP, as an object.
     pub fn object(&self) -> Object {
-        let member = |(number, address, port, state): &(u32, IpAddr, u16, MemberState)| Member {
-            id: id(MemberId::new, self.number * 100 + number),
-            name: address.to_string(),
-            vrf: vrf(POD_VRF),
-            address: *address,
-            port: port_of(*port),
-            vmi: None,
-            state: *state,
+        Object::FloatingIp(self.floating_ip())
+    }
+
+    /// The floating IP. Its members are on the nodes that their addresses are of.
+    pub fn floating_ip(&self) -> FloatingIp {
+        let member = |(number, address, port, state): &(u32, IpAddr, u16, MemberState)| {
+            let (network, router) = place_of(*address);
+            let number = id(MemberId::new, self.number * 100 + number);
+            let member = Member::new(number, vrf(network), *address, port_of(*port));
+            Member { state: *state, router, ..member }
         };
         let listener = Listener {
             id: id(ListenerId::new, self.number),
             name: String::new(),
             protocol: self.protocol,
             port: port_of(self.port),
-            no_members: self.no_members,
+            node_port: None,
             members: self.members.iter().map(member).collect(),
         };
-        Object::FloatingIp(FloatingIp {
-            id: id(FloatingIpId::new, self.number),
-            name: format!("default/service-{}", self.number),
-            vrf: vrf(SERVICE_VRF),
-            address: self.address,
+        let name = format!("default/service-{}", self.number);
+        let fip = id(FloatingIpId::new, self.number);
+        FloatingIp {
             listeners: vec![listener],
-        })
+            ..FloatingIp::new(fip, &name, vrf(SERVICE_VRF), self.address, vrf(FABRIC_VRF))
+        }
     }
 }
 
@@ -149,6 +153,8 @@ impl Cluster {
             let mut node = Node::new(&node_name(number), slots);
             let refusals = node.put(base_objects(nodes, number));
             assert_eq!(refusals, []);
+            node.tables.set_host(host_network(number));
+            node.attach(vhost0(number), HOST_PORT);
             node
         };
         let nodes = (0..nodes).map(build).collect();
@@ -206,6 +212,14 @@ impl Cluster {
         let mut frame = Frame::from_bytes(&bytes, Ingress::Port(from.port));
         frame.offload = offload;
         self.follow(from.node, frame)
+    }
+
+    /// Sends a frame of a node's own stack, or one that came from outside and was steered to the router, and follows it
+    /// like [`Cluster::send`].
+    pub fn send_from_host(&mut self, node: usize, frame: &[u8]) -> Vec<Delivery> {
+        let mut bytes = frame.to_vec();
+        bytes[6..12].copy_from_slice(&host_mac(node).0);
+        self.follow(node, Frame::from_bytes(&bytes, Ingress::Port(HOST_PORT)))
     }
 
     /// Lets a frame come in at a node and follows it.
@@ -270,6 +284,52 @@ fn vtep(number: usize) -> IpAddr {
     IpAddr::from([172, 30, 0, number as u8 + 1])
 }
 
+/// The addresses of a node.
+pub fn node_addresses(number: usize) -> [IpAddr; 2] {
+    [vtep(number), IpAddr::from([0xfd00, 0x172, 0x30, 0, 0, 0, 0, number as u16 + 1])]
+}
+
+fn host_mac(number: usize) -> MacAddress {
+    MacAddress::local(0x48, number as u32 + 1)
+}
+
+fn host_network(number: usize) -> HostNetwork {
+    HostNetwork {
+        vrf: vrf(FABRIC_VRF),
+        addresses: node_addresses(number).to_vec(),
+        node_port_addresses: Vec::new(),
+        source_ports: 61_000..=u16::MAX,
+    }
+}
+
+fn vhost0(number: usize) -> Vmi {
+    Vmi {
+        id: VmiId::HOST,
+        name: "vhost0".to_owned(),
+        kind: VmiKind::Host,
+        vrf: vrf(FABRIC_VRF),
+        mac: host_mac(number),
+        addresses: Vec::new(),
+        mtu: 1500,
+    }
+}
+
+/// The network that an endpoint's address is in, and the node it is on; `None`: it is outside.
+fn place_of(address: IpAddr) -> (u32, Option<RouterId>) {
+    match address {
+        IpAddr::V4(v4) => match v4.octets() {
+            [10, 244, node, _] => (POD_VRF, RouterId::new(node.into()).ok()),
+            [172, 30, 0, node] => (FABRIC_VRF, RouterId::new(node.into()).ok()),
+            _ => (FABRIC_VRF, None),
+        },
+        IpAddr::V6(v6) => match v6.segments() {
+            [0xfd00, 0x10, 0x244, node, ..] => (POD_VRF, RouterId::new(node.into()).ok()),
+            [0xfd00, 0x172, 0x30, .., node] => (FABRIC_VRF, RouterId::new(node.into()).ok()),
+            _ => (FABRIC_VRF, None),
+        },
+    }
+}
+
 fn net(text: &str) -> IpNet {
     text.parse().expect("a literal prefix")
 }
@@ -279,29 +339,41 @@ fn base_objects(nodes: usize, own: usize) -> Vec<Object> {
         prefix: net(prefix),
         gateway: gateway.parse().expect("a literal address"),
     };
-    let instance = |number, name: &str, subnets| {
+    let instance = |number, name: &str, kind, subnets| {
         let vni = Vni::new(number).expect("tests use small VNIs");
-        Object::RoutingInstance(RoutingInstance { id: vrf(number), name: name.to_owned(), vni, subnets })
+        Object::RoutingInstance(RoutingInstance { id: vrf(number), name: name.to_owned(), vni, kind, subnets })
     };
     let route = |number, prefix: &str, next_hop| {
         Object::Route(Route { key: RouteKey { vrf: vrf(number), prefix: net(prefix) }, next_hop })
     };
     let pods = vec![subnet("10.244.0.0/16", "10.244.0.1"), subnet("fd00:10:244::/48", "fd00:10:244::1")];
     let mut objects = vec![
-        instance(POD_VRF, "default/default-podnetwork", pods),
-        instance(SERVICE_VRF, "default/default-servicenetwork", Vec::new()),
+        instance(POD_VRF, "default/default-podnetwork", NetworkKind::Overlay, pods),
+        instance(SERVICE_VRF, "default/default-servicenetwork", NetworkKind::Overlay, Vec::new()),
+        instance(FABRIC_VRF, "default/ip-fabric", NetworkKind::Fabric, Vec::new()),
     ];
+    for prefix in ["0.0.0.0/0", "::/0"] {
+        objects.push(route(POD_VRF, prefix, NextHop::VrfTranslate(vrf(FABRIC_VRF))));
+        objects.push(route(FABRIC_VRF, prefix, NextHop::Receive));
+    }
+    for prefix in ["10.244.0.0/16", "fd00:10:244::/48"] {
+        objects.push(route(FABRIC_VRF, prefix, NextHop::VrfTranslate(vrf(POD_VRF))));
+    }
     for prefix in ["10.96.0.0/12", "fd00:10:96::/108"] {
         objects.push(route(POD_VRF, prefix, NextHop::VrfTranslate(vrf(SERVICE_VRF))));
+        objects.push(route(FABRIC_VRF, prefix, NextHop::VrfTranslate(vrf(SERVICE_VRF))));
         objects.push(route(SERVICE_VRF, prefix, NextHop::Reject));
     }
     for number in 0..nodes {
         let router = id(RouterId::new, number as u32 + 1);
+        let mac = MacAddress::local(0x56, router.get());
+        let addresses = node_addresses(number);
+        for address in addresses {
+            objects.push(route(FABRIC_VRF, &IpNet::from(address).to_string(), NextHop::Tunnel(router)));
+        }
         objects.push(Object::VirtualRouter(VirtualRouter {
-            id: router,
-            name: node_name(number),
-            address: vtep(number),
-            mac: MacAddress::local(0x56, router.get()),
+            addresses: addresses.to_vec(),
+            ..VirtualRouter::new(router, &node_name(number), vtep(number), mac)
         }));
         let block = number + 1;
         for prefix in [format!("10.244.{block}.0/24"), format!("fd00:10:244:{block}::/64")] {

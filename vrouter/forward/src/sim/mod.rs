@@ -9,5 +9,5 @@ mod cluster;
 mod node;
 
 pub use build::PacketBuilder;
-pub use cluster::{Cluster, Delivery, PodHandle, ServiceSpec, Tunnelled};
+pub use cluster::{Cluster, Delivery, HOST_PORT, PodHandle, ServiceSpec, Tunnelled, node_addresses};
 pub use node::Node;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use thiserror::Error;
-use vrouter_objects::{IpNet, ListenerId, MemberId, ObjectKey, Port, ServiceProtocol, VmiId, Vni, VrfId};
+use vrouter_objects::{IpNet, IpProtocol, ListenerId, MemberId, ObjectKey, Port, ServiceProtocol, VmiId, Vni, VrfId};
 
 /// Why the tables do not hold an object.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -34,6 +34,28 @@ pub enum TableError {
         address: IpAddr,
         /// Whose it is.
         holder: VmiId,
+    },
+    /// Two floating IPs claim one protocol and port of an address.
+    #[error("{protocol} port {port} of {address} belongs to {holder} already")]
+    FrontendTaken {
+        /// The protocol.
+        protocol: IpProtocol,
+        /// The port.
+        port: u16,
+        /// The address.
+        address: IpAddr,
+        /// Whose it is.
+        holder: ObjectKey,
+    },
+    /// Two floating IPs claim one node port.
+    #[error("{protocol} node port {port} belongs to {holder} already")]
+    NodePortTaken {
+        /// The protocol.
+        protocol: IpProtocol,
+        /// The port.
+        port: u16,
+        /// Whose it is.
+        holder: ObjectKey,
     },
     /// One protocol and port twice in one floating IP.
     #[error("{protocol} port {port} is mapped twice")]

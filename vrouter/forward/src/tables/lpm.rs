@@ -32,18 +32,34 @@ struct Length {
     mask: u128,
     /// How many routes have it.
     routes: u32,
+    /// The prefixes of all of them lie from this one to that one: nothing else has to be looked for.
+    range: (u128, u128),
 }
 
 impl Length {
     fn new(length: u8) -> Self {
         let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
-        Self { length, mask, routes: 0 }
+        Self { length, mask, routes: 0, range: (u128::MAX, 0) }
     }
 
     /// The prefix of this length that an address lies in.
     #[inline]
     fn prefix_of(&self, address: Address) -> Prefix {
         (Address::from_bits(address.bits() & self.mask), self.length)
+    }
+
+    /// Another route has it, of this prefix.
+    fn add(&mut self, prefix: Address) {
+        let (first, last) = self.range;
+        self.range = (first.min(prefix.bits()), last.max(prefix.bits()));
+        self.routes += 1;
+    }
+
+    /// Whether a route of this prefix may be there.
+    #[inline]
+    fn may_have(&self, (prefix, _): Prefix) -> bool {
+        let (first, last) = self.range;
+        (first..=last).contains(&prefix.bits())
     }
 }
 
@@ -52,12 +68,12 @@ impl Lengths {
         self.0.binary_search_by(|other| length.cmp(&other.length))
     }
 
-    fn add(&mut self, length: u8) {
+    fn add(&mut self, (prefix, length): Prefix) {
         let position = self.position(length).unwrap_or_else(|position| {
             self.0.insert(position, Length::new(length));
             position
         });
-        self.0[position].routes += 1;
+        self.0[position].add(prefix);
     }
 
     fn remove(&mut self, length: u8) {
@@ -88,7 +104,7 @@ impl RouteTable {
     pub(super) fn insert(&mut self, prefix: IpNet, next_hop: NextHop) {
         let key = widened(prefix);
         if self.routes.insert(key, next_hop).is_none() {
-            self.lengths_mut(prefix).add(key.1);
+            self.lengths_mut(prefix).add(key);
         }
     }
 
@@ -111,7 +127,10 @@ impl RouteTable {
             Family::V4 => &self.v4,
             Family::V6 => &self.v6,
         };
-        lengths.0.iter().find_map(|length| self.routes.get(length.prefix_of(address)))
+        lengths.0.iter().find_map(|length| {
+            let prefix = length.prefix_of(address);
+            if length.may_have(prefix) { self.routes.get(prefix) } else { None }
+        })
     }
 }
 

@@ -2,27 +2,36 @@
 
 mod error;
 mod fip;
+mod frontends;
+mod host;
 mod lpm;
+mod pool;
+mod prefix;
 mod sharded;
 mod shared_map;
 mod snapshot;
 mod validate;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use vrouter_objects::{
-    FloatingIp, NextHop, Object, ObjectKey, Route, RouteKey, RoutingInstance, VirtualRouter, Vmi, VmiId,
-    VrfId,
+    AddressLease, FloatingIp, MemberId, NextHop, Object, ObjectKey, Route, RouteKey, RouterId, RoutingInstance,
+    VirtualRouter, Vmi, VmiId, VrfId,
 };
 
 pub use error::TableError;
-pub(crate) use fip::{FipEntry, MemberEntry, PoolState};
+pub(crate) use fip::{Client, FipEntry, Frontend};
+pub use host::HostNetwork;
+pub(crate) use pool::{MemberEntry, PoolState};
 pub use snapshot::{Epoch, Snapshot};
 pub(crate) use snapshot::{PortEntry, RouterEntry, Vrf};
 
-use crate::address::Address;
+use host::NodeAddress;
+use pool::{Hits, Vantage};
+
+use crate::address::{Address, Family};
 use crate::frame::{MAX_PORTS, PortId};
 
 /// One change to the tables.
@@ -51,6 +60,13 @@ pub struct Tables {
     /// Attached interfaces, whose host routes win over pushed ones.
     interfaces: BTreeMap<VmiId, (Vmi, PortId)>,
     local_routes: BTreeMap<RouteKey, VmiId>,
+    /// The node's own place in the fabric, and the routes to its addresses.
+    host: Option<HostNetwork>,
+    host_routes: BTreeSet<RouteKey>,
+    /// Where members are looked at from: this node and its zone.
+    vantage: Option<(RouterId, String)>,
+    /// What members count new flows by.
+    hits: HashMap<MemberId, Hits>,
     working: Snapshot,
     published: Published,
 }
@@ -64,6 +80,10 @@ impl Tables {
             objects: BTreeMap::new(),
             interfaces: BTreeMap::new(),
             local_routes: BTreeMap::new(),
+            host: None,
+            host_routes: BTreeSet::new(),
+            vantage: None,
+            hits: HashMap::new(),
             working: Snapshot::empty(last),
             published: Published::default(),
         }
@@ -142,6 +162,23 @@ impl Tables {
         }
     }
 
+    /// Says what the node's own place among the nodes is.
+    pub fn set_host(&mut self, host: HostNetwork) {
+        self.working.set_host(&host);
+        self.host = Some(host);
+        self.settle_node_addresses();
+    }
+
+    /// The node's own place among the nodes, as it was last said.
+    pub fn host(&self) -> Option<&HostNetwork> {
+        self.host.as_ref()
+    }
+
+    /// How many new flows a member got on this node.
+    pub fn hits(&self, member: MemberId) -> u64 {
+        self.hits.get(&member).map_or(0, Hits::get)
+    }
+
     /// A snapshot of what is held now. What changed since the last one bears this epoch.
     ///
     /// # Panics
@@ -185,11 +222,15 @@ impl Tables {
             .local_routes
             .iter()
             .map(|(key, vmi)| Route { key: *key, next_hop: NextHop::Interface(*vmi) });
-        let pushed = self.objects().filter_map(|object| match object {
-            Object::Route(route) if !self.local_routes.contains_key(&route.key) => Some(route.clone()),
+        let host = self.host_routes.iter().filter(|key| !self.local_routes.contains_key(key));
+        let host = host.map(|key| Route { key: *key, next_hop: NextHop::Receive });
+        let is_hidden =
+            |key: &RouteKey| self.local_routes.contains_key(key) || self.host_routes.contains(key);
+        let pushed = self.objects().filter_map(move |object| match object {
+            Object::Route(route) if !is_hidden(&route.key) => Some(route.clone()),
             _ => None,
         });
-        local.chain(pushed)
+        local.chain(host).chain(pushed)
     }
 
     /// Whether this very address has a route of its own, because some pod has it, here or elsewhere.
@@ -213,7 +254,7 @@ impl Tables {
         match &object {
             Object::VirtualRouter(router) => self.working.put_router(router, router.name == self.node),
             Object::RoutingInstance(instance) => self.working.put_vrf(instance),
-            Object::FloatingIp(fip) => self.working.put_fip(fip),
+            Object::FloatingIp(fip) => self.put_fip(fip),
             // The agent itself deals with these.
             Object::Route(_) | Object::AddressLease(_) | Object::PodBinding(_) => {}
         }
@@ -221,9 +262,68 @@ impl Tables {
         match key {
             ObjectKey::Route(route) => self.settle_route(route),
             ObjectKey::RoutingInstance(vrf) if vrf_is_new => self.refill_vrf(vrf),
+            ObjectKey::VirtualRouter(_) => self.settle_routers(),
+            ObjectKey::AddressLease(_) => self.settle_block_sources(),
             _ => {}
         }
         Ok(())
+    }
+
+    fn put_fip(&mut self, fip: &FloatingIp) {
+        let vantage = self.vantage.as_ref().map_or(Vantage::default(), |(router, zone)| Vantage {
+            router: Some(*router),
+            zone,
+        });
+        let hits = &mut self.hits;
+        self.working.put_fip(fip, vantage, |member| hits.entry(member).or_default().clone());
+    }
+
+    /// Follows what changed about the nodes.
+    fn settle_routers(&mut self) {
+        self.settle_node_addresses();
+        let own = self.virtual_routers().find(|router| router.name == self.node);
+        let vantage = own.map(|own| (own.id, own.zone.clone()));
+        if vantage != self.vantage {
+            self.vantage = vantage;
+            // Which members are near has changed.
+            let fips: Vec<FloatingIp> = self.floating_ips().cloned().collect();
+            fips.iter().for_each(|fip| self.put_fip(fip));
+        }
+    }
+
+    /// Brings the nodes' addresses, and the routes to the own ones, to what is known of them.
+    fn settle_node_addresses(&mut self) {
+        let Some(host) = &self.host else { return };
+        let of_routers = self
+            .virtual_routers()
+            .flat_map(|router| router.addresses.iter().map(|address| (*address, router.name == self.node)));
+        let own = host.addresses.iter().map(|address| (*address, true));
+        // What the node says of itself comes last, and counts.
+        let addresses: Vec<(IpAddr, bool)> = of_routers.chain(own).collect();
+        let known = addresses.iter().map(|(address, is_own)| {
+            let serves_node_ports = host.serves_node_ports_at(*address);
+            (Address::from(*address), NodeAddress { is_own: *is_own, serves_node_ports })
+        });
+        self.working.set_node_addresses(known);
+        let vrf = host.vrf;
+        let own = addresses.into_iter().filter(|(_, is_own)| *is_own);
+        let routes: BTreeSet<RouteKey> = own.map(|(address, _)| host_route(vrf, address)).collect();
+        let changed: Vec<RouteKey> = routes.symmetric_difference(&self.host_routes).copied().collect();
+        self.host_routes = routes;
+        changed.into_iter().for_each(|key| self.settle_route(key));
+    }
+
+    /// The first address of the node's first block of a family has no pod.
+    fn settle_block_sources(&mut self) {
+        for family in [Family::V4, Family::V6] {
+            let of_family = |lease: &&AddressLease| Address::from(lease.prefix.addr()).family() == family;
+            let leases = self.objects.values().filter_map(|object| match object {
+                Object::AddressLease(lease) => Some(lease),
+                _ => None,
+            });
+            let first = leases.filter(of_family).map(|lease| lease.prefix.network().into()).next();
+            self.working.set_block_source(family, first);
+        }
     }
 
     /// Takes out of the way what this object is to replace.
@@ -235,7 +335,10 @@ impl Tables {
         match key {
             ObjectKey::VirtualRouter(_) | ObjectKey::FloatingIp(_) => {
                 self.forget(&key);
-                self.objects.remove(&key);
+                if let (Some(Object::FloatingIp(held)), Object::FloatingIp(fip)) = (self.objects.remove(&key), object) {
+                    let stays: BTreeSet<MemberId> = members(fip).collect();
+                    self.forget_hits(members(&held).filter(|member| !stays.contains(member)));
+                }
             }
             // Its routes and floating IPs stay.
             ObjectKey::RoutingInstance(vrf) => self.working.release_vni(vrf),
@@ -250,25 +353,31 @@ impl Tables {
             ObjectKey::Route(route) => Some(*route),
             _ => None,
         });
-        let routes: Vec<RouteKey> = local.chain(pushed).filter(|key| key.vrf == vrf).collect();
+        let host = self.host_routes.iter().copied();
+        let routes: Vec<RouteKey> = local.chain(host).chain(pushed).filter(|key| key.vrf == vrf).collect();
         for key in routes {
             self.settle_route(key);
         }
-        for object in self.objects.values() {
-            if let Object::FloatingIp(fip) = object
-                && fip.vrf == vrf
-            {
-                self.working.put_fip(fip);
-            }
-        }
+        let of_vrf = |fip: &&FloatingIp| fip.vrf == vrf || fip.external_vrf == vrf;
+        let fips: Vec<FloatingIp> = self.floating_ips().filter(of_vrf).cloned().collect();
+        fips.iter().for_each(|fip| self.put_fip(fip));
     }
 
     fn remove(&mut self, key: &ObjectKey) {
         self.forget(key);
-        self.objects.remove(key);
-        if let ObjectKey::Route(route) = key {
-            self.settle_route(*route);
+        let removed = self.objects.remove(key);
+        match removed {
+            Some(Object::Route(route)) => self.settle_route(route.key),
+            Some(Object::VirtualRouter(_)) => self.settle_routers(),
+            Some(Object::AddressLease(_)) => self.settle_block_sources(),
+            Some(Object::FloatingIp(fip)) => self.forget_hits(members(&fip)),
+            _ => {}
         }
+    }
+
+    /// Stops counting for members that are gone.
+    fn forget_hits(&mut self, members: impl Iterator<Item = MemberId>) {
+        members.for_each(|member| drop(self.hits.remove(&member)));
     }
 
     /// Takes an object out of the working snapshot. Routes are settled once it is out of the objects too.
@@ -283,21 +392,23 @@ impl Tables {
                 self.working.remove_vrf(id);
             }
             Some(Object::FloatingIp(fip)) => {
-                let (vrf, address) = (fip.vrf, Address::from(fip.address));
-                self.working.remove_fip(vrf, address);
+                let fip = fip.clone();
+                self.working.remove_fip(&fip);
             }
             _ => {}
         }
     }
 
-    /// Brings the working snapshot's route for a prefix to what counts: a local interface's, else the pushed
-    /// one.
+    /// Brings the working snapshot's route for a prefix to what counts: a local interface's, else the node's own,
+    /// else the pushed one.
     fn settle_route(&mut self, key: RouteKey) {
         let pushed = || match self.objects.get(&ObjectKey::Route(key)) {
             Some(Object::Route(route)) => Some(route.next_hop.clone()),
             _ => None,
         };
-        let next_hop = self.local_routes.get(&key).map(|vmi| NextHop::Interface(*vmi)).or_else(pushed);
+        let host = || self.host_routes.contains(&key).then_some(NextHop::Receive);
+        let local = self.local_routes.get(&key).map(|vmi| NextHop::Interface(*vmi));
+        let next_hop = local.or_else(host).or_else(pushed);
         self.working.set_route(key, next_hop);
     }
 }
@@ -314,6 +425,11 @@ impl Published {
         self.0.push(Arc::clone(&snapshot));
         snapshot
     }
+}
+
+/// All members of a floating IP.
+fn members(fip: &FloatingIp) -> impl Iterator<Item = MemberId> {
+    fip.listeners.iter().flat_map(|listener| &listener.members).map(|member| member.id)
 }
 
 /// The key of the route to one address alone.

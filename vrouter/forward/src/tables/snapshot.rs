@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use vrouter_objects::{
-    FloatingIp, FloatingIpId, MacAddress, NextHop, RouteKey, RouterId, RoutingInstance, Subnet,
-    VirtualRouter, Vmi, VmiId, Vni, VrfId,
+    FloatingIp, FloatingIpId, IpProtocol, MacAddress, MemberId, NextHop, RouteKey, RouterId, RouterKind,
+    RoutingInstance, Subnet, VirtualRouter, Vmi, VmiId, VmiKind, Vni, VrfId,
 };
 
-use super::fip::FipEntry;
+use super::fip::{FipEntry, Frontend};
+use super::frontends::{self, Frontends, Place, VipEntry};
+use super::host::{HostEntry, HostNetwork, NodeAddress};
 use super::lpm::RouteTable;
-use super::sharded::Sharded;
+use super::pool::{Hits, Vantage};
+use super::prefix::MaskedPrefix;
 use super::shared_map::SharedMap;
-use crate::address::Address;
+use crate::address::{Address, Family};
 use crate::frame::PortId;
 
 /// The number of a snapshot. It grows with each, also over restarts; what a flow was decided by is as old as
@@ -34,6 +37,10 @@ pub struct Snapshot {
     vnis: SharedMap<Vni, VrfId>,
     ports: Arc<[Option<Arc<PortEntry>>]>,
     port_of: SharedMap<VmiId, Arc<PortEntry>>,
+    host: Option<Arc<HostEntry>>,
+    node_addresses: SharedMap<Address, NodeAddress>,
+    /// The first address of this node's own block, by family: of IPv4, then IPv6.
+    block_sources: [Option<Address>; 2],
 }
 
 /// A node.
@@ -42,6 +49,7 @@ pub(crate) struct RouterEntry {
     pub(crate) id: RouterId,
     pub(crate) address: std::net::IpAddr,
     pub(crate) mac: MacAddress,
+    pub(crate) kind: RouterKind,
 }
 
 /// A local port with its interface.
@@ -49,6 +57,7 @@ pub(crate) struct RouterEntry {
 pub(crate) struct PortEntry {
     pub(crate) port: PortId,
     pub(crate) vmi: VmiId,
+    pub(crate) kind: VmiKind,
     pub(crate) vrf: VrfId,
     pub(crate) mac: MacAddress,
     pub(crate) mtu: u16,
@@ -60,10 +69,12 @@ pub(crate) struct PortEntry {
 pub(crate) struct Vrf {
     pub(crate) vni: Vni,
     subnets: Box<[Subnet]>,
+    /// The subnets, to be compared with quickly.
+    inside: Box<[MaskedPrefix]>,
     /// The subnets' gateways, in their order.
     gateways: Box<[Address]>,
     routes: RouteTable,
-    floating_ips: Sharded<Address, Arc<FipEntry>>,
+    frontends: Frontends,
 }
 
 impl PortEntry {
@@ -71,6 +82,7 @@ impl PortEntry {
         Self {
             port,
             vmi: vmi.id,
+            kind: vmi.kind,
             vrf: vmi.vrf,
             mac: vmi.mac,
             mtu: vmi.mtu,
@@ -85,9 +97,10 @@ impl Vrf {
         let mut vrf = Self {
             vni: instance.vni,
             subnets: Box::default(),
+            inside: Box::default(),
             gateways: Box::default(),
             routes: RouteTable::new(),
-            floating_ips: Sharded::new(),
+            frontends: Frontends::new(),
         };
         vrf.describe(instance);
         vrf
@@ -96,13 +109,37 @@ impl Vrf {
     fn describe(&mut self, instance: &RoutingInstance) {
         self.vni = instance.vni;
         self.subnets = instance.subnets.as_slice().into();
+        self.inside = instance.subnets.iter().map(|subnet| MaskedPrefix::new(subnet.prefix)).collect();
         self.gateways = instance.subnets.iter().map(|subnet| subnet.gateway.into()).collect();
     }
 
-    /// The floating IP at this address.
+    /// The service address that this is.
     #[inline]
-    pub(crate) fn floating_ip(&self, address: Address) -> Option<&FipEntry> {
-        self.floating_ips.get(address).map(Arc::as_ref)
+    pub(crate) fn vip(&self, address: Address) -> Option<&VipEntry> {
+        self.frontends.vip(address)
+    }
+
+    /// Whether anything in this network leads to services.
+    #[inline]
+    pub(crate) fn has_frontends(&self) -> bool {
+        !self.frontends.is_empty()
+    }
+
+    /// What a port at the nodes' addresses leads to.
+    #[inline]
+    pub(crate) fn node_port(&self, family: Family, protocol: IpProtocol, port: u16) -> Option<&Frontend> {
+        self.frontends.node_port(family, protocol, port)
+    }
+
+    /// Whether the address lies in one of the network's subnets.
+    #[inline]
+    pub(crate) fn is_inside(&self, address: Address) -> bool {
+        self.inside.iter().any(|prefix| prefix.contains(address))
+    }
+
+    /// The subnets as masks, those of one family.
+    pub(crate) fn inside(&self, family: Family) -> impl Iterator<Item = &MaskedPrefix> {
+        self.inside.iter().filter(move |prefix| prefix.family() == family)
     }
 
     /// The next hop of the longest matching route.
@@ -118,11 +155,11 @@ impl Vrf {
     }
 
     /// The gateway a host with this address has.
-    pub(crate) fn gateway_for(&self, address: Address) -> Option<Address> {
+    pub(crate) fn gateway_for(&self, address: Address) -> Option<&Address> {
         let ip = std::net::IpAddr::from(address);
         let own = self.subnets.iter().position(|subnet| subnet.prefix.contains(&ip));
         let any = || self.gateways.iter().position(|gateway| gateway.family() == address.family());
-        own.or_else(any).map(|number| self.gateways[number])
+        own.or_else(any).map(|number| &self.gateways[number])
     }
 }
 
@@ -138,6 +175,9 @@ impl Snapshot {
             vnis: SharedMap::default(),
             ports: Arc::default(),
             port_of: SharedMap::default(),
+            host: None,
+            node_addresses: SharedMap::default(),
+            block_sources: [None; 2],
         }
     }
 
@@ -192,9 +232,37 @@ impl Snapshot {
         self.port_of.get(vmi).map(Arc::as_ref)
     }
 
-    /// The floating IP at this address of a network.
-    pub fn fip_at(&self, vrf: VrfId, address: Address) -> Option<FloatingIpId> {
-        self.vrf(vrf)?.floating_ip(address).map(|fip| fip.id)
+    /// The node itself; `None`: it has no place in the fabric yet.
+    #[inline]
+    pub(crate) fn host(&self) -> Option<&HostEntry> {
+        self.host.as_deref()
+    }
+
+    /// What is known of an address, if it is a node's.
+    #[inline]
+    pub(crate) fn node_address(&self, address: Address) -> Option<NodeAddress> {
+        self.node_addresses.get(address).copied()
+    }
+
+    /// Whether the address is this node's own.
+    pub(crate) fn is_own_address(&self, address: Address) -> bool {
+        self.node_address(address).is_some_and(|address| address.is_own)
+    }
+
+    /// The first address of this node's own block of pod addresses, which no pod has.
+    pub(crate) fn block_source(&self, family: Family) -> Option<&Address> {
+        self.block_sources[family_number(family)].as_ref()
+    }
+
+    /// The floating IP at this protocol and port of an address of a network.
+    pub fn fip_at(
+        &self,
+        vrf: VrfId,
+        address: Address,
+        protocol: IpProtocol,
+        port: u16,
+    ) -> Option<FloatingIpId> {
+        self.vrf(vrf)?.vip(address)?.frontend(protocol, port).map(|frontend| frontend.fip.id)
     }
 
     /// The next hop of a network's longest route that matches the address.
@@ -214,7 +282,8 @@ impl Snapshot {
     }
 
     pub(super) fn put_router(&mut self, router: &VirtualRouter, is_own: bool) {
-        let entry = RouterEntry { id: router.id, address: router.address, mac: router.mac };
+        let entry =
+            RouterEntry { id: router.id, address: router.address, mac: router.mac, kind: router.kind };
         if is_own {
             self.own = Some(entry);
         }
@@ -256,17 +325,59 @@ impl Snapshot {
         self.vrfs.get_mut(id).map(Arc::make_mut)
     }
 
-    pub(super) fn put_fip(&mut self, fip: &FloatingIp) {
-        let entry = Arc::new(FipEntry::new(fip, self.coming()));
+    /// Puts a floating IP where it is found. What stands there is its own of before, or nobody's.
+    pub(super) fn put_fip(
+        &mut self,
+        fip: &FloatingIp,
+        vantage: Vantage<'_>,
+        hits: impl FnMut(MemberId) -> Hits,
+    ) {
+        let entry = Arc::new(FipEntry::new(fip, self.coming(), vantage, hits));
         if let Some(vrf) = self.vrf_mut(fip.vrf) {
-            vrf.floating_ips.insert(fip.address.into(), entry);
+            vrf.frontends.put(&entry, frontends::cluster_places(fip));
+        }
+        if let Some(vrf) = self.vrf_mut(fip.external_vrf) {
+            vrf.frontends.put(&entry, frontends::external_places(fip));
         }
     }
 
-    pub(super) fn remove_fip(&mut self, vrf: VrfId, address: Address) {
-        if let Some(vrf) = self.vrf_mut(vrf) {
-            vrf.floating_ips.remove(address);
+    pub(super) fn remove_fip(&mut self, fip: &FloatingIp) {
+        if let Some(vrf) = self.vrf_mut(fip.vrf) {
+            vrf.frontends.remove(frontends::cluster_places(fip));
         }
+        if let Some(vrf) = self.vrf_mut(fip.external_vrf) {
+            vrf.frontends.remove(frontends::external_places(fip));
+        }
+    }
+
+    /// Whoever else is found where this floating IP is to be.
+    pub(super) fn in_the_way_of(&self, fip: &FloatingIp) -> Option<(Place, FloatingIpId)> {
+        let holder = |vrf: VrfId, place: Place| {
+            let held = self.vrf(vrf)?.frontends.at(place)?.fip.id;
+            (held != fip.id).then_some((place, held))
+        };
+        let mut cluster = frontends::cluster_places(fip);
+        let mut external = frontends::external_places(fip);
+        cluster
+            .find_map(|(place, ..)| holder(fip.vrf, place))
+            .or_else(|| external.find_map(|(place, ..)| holder(fip.external_vrf, place)))
+    }
+
+    pub(super) fn set_host(&mut self, host: &HostNetwork) {
+        self.host = Some(Arc::new(HostEntry::new(host)));
+    }
+
+    /// Makes these the nodes' addresses.
+    pub(super) fn set_node_addresses(&mut self, addresses: impl Iterator<Item = (Address, NodeAddress)>) {
+        let mut known = SharedMap::default();
+        for (address, of) in addresses {
+            known.insert(address, of);
+        }
+        self.node_addresses = known;
+    }
+
+    pub(super) fn set_block_source(&mut self, family: Family, source: Option<Address>) {
+        self.block_sources[family_number(family)] = source;
     }
 
     pub(super) fn set_route(&mut self, key: RouteKey, next_hop: Option<NextHop>) {
@@ -292,5 +403,12 @@ impl Snapshot {
             self.port_of.insert(new.vmi, Arc::clone(new));
         }
         *held = entry;
+    }
+}
+
+fn family_number(family: Family) -> usize {
+    match family {
+        Family::V4 => 0,
+        Family::V6 => 1,
     }
 }

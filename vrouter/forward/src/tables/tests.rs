@@ -1,8 +1,8 @@
 use std::net::IpAddr;
 
 use vrouter_objects::{
-    FloatingIp, FloatingIpId, Listener, ListenerId, MacAddress, Member, MemberId, MemberState, NoMembers,
-    Port, RouterId, ServiceProtocol, Subnet, VmiKind, Vni,
+    FloatingIp, FloatingIpId, IpProtocol, Listener, ListenerId, MacAddress, Member, MemberId, NetworkKind, Port, RouterId,
+    ServiceProtocol, Subnet, VmiKind, Vni,
 };
 
 use super::*;
@@ -18,14 +18,15 @@ fn network(number: u32, vni: u32) -> Object {
         id: vrf(number),
         name: "n".to_owned(),
         vni,
+        kind: NetworkKind::Overlay,
         subnets: vec![subnet],
     })
 }
 
 fn router(number: u32, address: &str) -> Object {
     let id = RouterId::new(number).unwrap();
-    let (name, address) = (format!("node-{number}"), address.parse().unwrap());
-    Object::VirtualRouter(VirtualRouter { id, name, address, mac: MacAddress::local(0x56, number) })
+    let mac = MacAddress::local(0x56, number);
+    Object::VirtualRouter(VirtualRouter::new(id, &format!("node-{number}"), address.parse().unwrap(), mac))
 }
 
 fn route(prefix: &str, next_hop: NextHop) -> Object {
@@ -33,15 +34,8 @@ fn route(prefix: &str, next_hop: NextHop) -> Object {
 }
 
 fn member(number: u32, address: &str) -> Member {
-    Member {
-        id: MemberId::new(number).unwrap(),
-        name: address.to_owned(),
-        vrf: vrf(1),
-        address: address.parse().unwrap(),
-        port: Port::new(8080).unwrap(),
-        vmi: None,
-        state: MemberState::Active,
-    }
+    let (id, port) = (MemberId::new(number).unwrap(), Port::new(8080).unwrap());
+    Member::new(id, vrf(1), address.parse().unwrap(), port)
 }
 
 fn service(number: u32, address: &str, ports: &[i64], members: Vec<Member>) -> Object {
@@ -50,15 +44,13 @@ fn service(number: u32, address: &str, ports: &[i64], members: Vec<Member>) -> O
         name: String::new(),
         protocol: ServiceProtocol::Tcp,
         port: Port::new(*port).unwrap(),
-        no_members: NoMembers::Reject,
+        node_port: None,
         members: members.clone(),
     };
+    let id = FloatingIpId::new(number).unwrap();
     Object::FloatingIp(FloatingIp {
-        id: FloatingIpId::new(number).unwrap(),
-        name: "s".to_owned(),
-        vrf: vrf(1),
-        address: address.parse().unwrap(),
         listeners: ports.iter().map(listener).collect(),
+        ..FloatingIp::new(id, "s", vrf(1), address.parse().unwrap(), vrf(1))
     })
 }
 
@@ -72,6 +64,11 @@ fn interface(number: u32, address: &str) -> Vmi {
         addresses: vec![address.parse().unwrap()],
         mtu: 1450,
     }
+}
+
+fn fip_at(snapshot: &Snapshot, address: &str) -> Option<FloatingIpId> {
+    let address: IpAddr = address.parse().unwrap();
+    snapshot.fip_at(vrf(1), address.into(), IpProtocol::TCP, 80)
 }
 
 fn put(tables: &mut Tables, objects: impl IntoIterator<Item = Object>) -> Vec<TableError> {
@@ -111,7 +108,15 @@ fn what_cannot_be_told_apart_or_followed_is_refused() {
     let table = [
         (network(2, 1), TableError::VniTaken { vni: Vni::new(1).unwrap(), holder: vrf(1) }),
         (router(2, "10.1.0.9"), taken(ObjectKey::VirtualRouter(RouterId::new(1).unwrap()))),
-        (service(2, "10.1.0.9", &[80], vec![]), taken(ObjectKey::FloatingIp(FloatingIpId::new(1).unwrap()))),
+        (
+            service(2, "10.1.0.9", &[81, 80], vec![]),
+            TableError::FrontendTaken {
+                protocol: IpProtocol::TCP,
+                port: 80,
+                address: "10.1.0.9".parse().unwrap(),
+                holder: ObjectKey::FloatingIp(FloatingIpId::new(1).unwrap()),
+            },
+        ),
         (
             service(3, "10.1.0.8", &[80, 80], vec![]),
             TableError::PortMappedTwice { protocol: ServiceProtocol::Tcp, port: Port::new(80).unwrap() },
@@ -145,7 +150,7 @@ fn a_refused_replacement_leaves_nothing_in_its_place() {
     put(&mut tables, [service(1, "10.1.0.9", &[80], vec![])]);
     assert_eq!(put(&mut tables, [service(1, "10.1.0.9", &[80, 80], vec![])]).len(), 1);
     let snapshot = tables.publish(Epoch(epoch));
-    assert!(snapshot.fip_at(vrf(1), Address::v4([10, 1, 0, 9])).is_none());
+    assert!(fip_at(&snapshot, "10.1.0.9").is_none());
 }
 
 #[test]
@@ -156,7 +161,7 @@ fn an_address_passes_from_one_holder_to_another_at_once() {
     let changes = vec![Change::Put(service(2, "10.1.0.9", &[80], vec![])), Change::Remove(old)];
     assert_eq!(tables.apply(changes), []);
     let snapshot = tables.publish(Epoch(epoch));
-    assert_eq!(snapshot.fip_at(vrf(1), Address::v4([10, 1, 0, 9])), FloatingIpId::new(2).ok());
+    assert_eq!(fip_at(&snapshot, "10.1.0.9"), FloatingIpId::new(2).ok());
 }
 
 #[test]
@@ -221,7 +226,7 @@ fn a_network_that_comes_back_has_all_it_had() {
     let with = tables.publish(Epoch(epoch + 1));
     assert_eq!(next_hop(&with, "10.1.0.2"), Some(NextHop::Interface(pod.id)));
     assert_eq!(next_hop(&with, "10.1.0.7"), Some(NextHop::Reject));
-    assert!(with.fip_at(vrf(1), Address::v4([10, 1, 0, 9])).is_some());
+    assert!(fip_at(&with, "10.1.0.9").is_some());
 }
 
 #[test]
@@ -265,11 +270,28 @@ fn what_is_unique_may_change_hands_within_one_version() {
                         assert_eq!(snapshot.vrf_of_vni(network.vni), Some(network.id));
                     }
                     Object::FloatingIp(fip) => {
-                        assert_eq!(snapshot.fip_at(fip.vrf, fip.address.into()), Some(fip.id));
+                        assert_eq!(snapshot.fip_at(fip.vrf, fip.address.into(), IpProtocol::TCP, 80), Some(fip.id));
                     }
                     other => panic!("no swap of {other:?}"),
                 }
             }
         }
     }
+}
+
+#[test]
+fn members_count_for_as_long_as_they_are_members() {
+    let (mut tables, _) = tables();
+    let both = vec![member(1, "10.1.0.2"), member(2, "10.1.0.3")];
+    assert_eq!(put(&mut tables, [service(1, "10.1.9.1", &[80], both)]), []);
+    let count = |tables: &Tables, number| tables.hits[&MemberId::new(number).unwrap()].count();
+    count(&tables, 1);
+    count(&tables, 2);
+    // Another stays, with its count, when one leaves and when one comes.
+    let others = vec![member(2, "10.1.0.3"), member(3, "10.1.0.4")];
+    assert_eq!(put(&mut tables, [service(1, "10.1.9.1", &[80], others)]), []);
+    let hits = [1, 2, 3].map(|number| tables.hits(MemberId::new(number).unwrap()));
+    assert_eq!((hits, tables.hits.len()), ([0, 1, 0], 2));
+    tables.apply(vec![Change::Remove(ObjectKey::FloatingIp(FloatingIpId::new(1).unwrap()))]);
+    assert!(tables.hits.is_empty());
 }

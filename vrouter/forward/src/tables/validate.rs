@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use vrouter_objects::{FloatingIp, NextHop, Object, ObjectKey, RoutingInstance, VirtualRouter};
 
+use super::frontends::Place;
 use super::{TableError, Tables};
-use crate::address::Address;
 
 impl Tables {
     pub(super) fn validate(&self, object: &Object) -> Result<(), TableError> {
@@ -51,15 +51,26 @@ impl Tables {
 
     fn validate_fip(&self, fip: &FloatingIp) -> Result<(), TableError> {
         self.require_vrf(fip.vrf)?;
-        let address = Address::from(fip.address);
-        if let Some(holder) = self.working.fip_at(fip.vrf, address).filter(|holder| *holder != fip.id) {
+        self.require_vrf(fip.external_vrf)?;
+        if let Some((place, holder)) = self.working.in_the_way_of(fip) {
             let holder = ObjectKey::FloatingIp(holder);
-            return Err(TableError::Taken { address: fip.address, holder });
+            return Err(match place {
+                Place::Address(address, (protocol, port)) => {
+                    TableError::FrontendTaken { protocol, port, address: address.into(), holder }
+                }
+                Place::Nodes(_, (protocol, port)) => TableError::NodePortTaken { protocol, port, holder },
+            });
         }
-        let mut ports = BTreeSet::new();
+        let (mut ports, mut node_ports) = (BTreeSet::new(), BTreeSet::new());
         for listener in &fip.listeners {
+            let mapped_twice = |port| TableError::PortMappedTwice { protocol: listener.protocol, port };
             if !ports.insert((listener.protocol, listener.port)) {
-                return Err(TableError::PortMappedTwice { protocol: listener.protocol, port: listener.port });
+                return Err(mapped_twice(listener.port));
+            }
+            if let Some(node_port) = listener.node_port
+                && !node_ports.insert((listener.protocol, node_port))
+            {
+                return Err(mapped_twice(node_port));
             }
             if !listener.members.is_sorted_by(|one, next| one.id < next.id) {
                 return Err(TableError::MembersUnordered(listener.id));

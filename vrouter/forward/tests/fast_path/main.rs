@@ -9,15 +9,15 @@ use std::net::IpAddr;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use support::{ACK, FAMILIES, FIN, RST, SYN, address, gateway, node_mac, vtep};
+use support::{ACK, FAMILIES, FIN, NODE_PORT, RST, SYN, address, gateway, node_address, node_mac, outside, vtep};
 use throw::{Throw, Way, any_throw};
 use vrouter_forward::flow::FlowRecord;
 use vrouter_forward::frame::{Egress, Frame, Ingress, Offload, PortId};
-use vrouter_forward::sim::{Cluster, PodHandle, ServiceSpec};
+use vrouter_forward::sim::{Cluster, HOST_PORT, PodHandle, ServiceSpec};
 use vrouter_forward::{Family, PacketCounters, PortCounters};
 use vrouter_objects::{
-    Listener, ListenerId, MacAddress, MemberState, Object, RouterId, ServiceProtocol, VirtualRouter, Vmi,
-    VmiKind, Vni, VrfId,
+    FloatingIp, Listener, ListenerId, MacAddress, MemberState, Object, RouterId, ServiceProtocol, TrafficPolicy,
+    VirtualRouter, Vmi, VmiKind, Vni, VrfId,
 };
 
 /// How many services there are.
@@ -32,6 +32,10 @@ enum Change {
     Nothing,
     /// A service's first member is this, and another is active; `None`: it is gone.
     Member(u32, Option<MemberState>),
+    /// A service's policy for who comes from outside.
+    Policy(u32, TrafficPolicy),
+    /// The node has so many of its addresses.
+    OwnAddresses(usize),
     /// The other node has another MAC address.
     NodeMac(u32),
     /// The other node has another address.
@@ -56,6 +60,8 @@ struct Scene {
     near: PodHandle,
     far: PodHandle,
     ways: Vec<Way>,
+    /// The services' policies for who comes from outside.
+    policies: [TrafficPolicy; SERVICES as usize],
 }
 
 /// Everything that can be seen of a node after a burst.
@@ -79,10 +85,11 @@ impl Scene {
     fn new() -> Self {
         let mut cluster = Cluster::with_slots(2, 2048);
         let (client, near, far) = (cluster.pod(0), cluster.pod(0), cluster.pod(1));
-        let mut scene = Self { cluster, client, near, far, ways: Vec::new() };
+        let policies = [TrafficPolicy::Cluster; SERVICES as usize];
+        let mut scene = Self { cluster, client, near, far, ways: Vec::new(), policies };
         scene.ways = FAMILIES.iter().flat_map(|family| scene.ways_of(*family)).collect();
         for number in 1..=SERVICES {
-            scene.put_service(number, Some(MemberState::Active));
+            scene.put_service(number, Some(MemberState::Ready));
         }
         scene.greet();
         scene
@@ -98,8 +105,14 @@ impl Scene {
             let (ingress, macs) = (Ingress::Tunnel { source: vtep(1), vni }, (node_mac(1), node_mac(0)));
             Way { family, ingress, macs, from: address(&self.far, family), to, ports }
         };
+        let from_host = |from, to, ports| {
+            let (ingress, macs) = (Ingress::Port(HOST_PORT), (MacAddress::local(0x48, 1), MacAddress::GATEWAY));
+            Way { family, ingress, macs, from, to, ports }
+        };
+        let by_far = |from, to, ports| Way { from, ..from_far(to, ports) };
         let at = |pod: &PodHandle| address(pod, family);
         let (client, near, far) = (&self.client, &self.near, &self.far);
+        let (node, outside) = (node_address(0, family), outside(family));
         vec![
             // Between pods of one node, and of two.
             from_pod(client, at(near), (5000, 9000)),
@@ -118,6 +131,27 @@ impl Scene {
             // From the other node through a service to here.
             from_far(vip(family, 1), (7000, 80)),
             from_pod(near, at(far), (8080, 7000)),
+            // From outside through node ports, to here and to the other node.
+            from_host(outside, node, (7100, NODE_PORT + 1)),
+            from_pod(near, outside, (8080, 7100)),
+            from_host(outside, node, (7101, NODE_PORT + 2)),
+            from_far(outside, (8080, 7101)),
+            // The same by the other node to here, and directly.
+            by_far(outside, at(near), (7102, 8080)),
+            from_pod(near, outside, (8080, 7102)),
+            from_host(outside, at(near), (7103, 9000)),
+            from_pod(near, outside, (9000, 7103)),
+            // Of the node itself, through services and to its own address.
+            from_host(node, vip(family, 1), (7104, 80)),
+            from_pod(near, node, (8080, 7104)),
+            from_host(node, node, (7105, NODE_PORT + 2)),
+            from_far(node, (8080, 7105)),
+            from_host(outside, node, (7106, 22)),
+            // To nodes and to the outside; answers from there are added once it is known to which port.
+            from_pod(client, node, (7107, 22)),
+            from_host(node, at(client), (22, 7107)),
+            from_pod(client, node_address(1, family), (7108, 22)),
+            from_pod(client, outside, (7109, 9000)),
             // Past the service from the port that a connection through it has: it gets another.
             from_pod(client, at(near), (4000, 8080)),
         ]
@@ -128,10 +162,31 @@ impl Scene {
         let numbers = 0..self.ways.len();
         let all = |throw: fn(usize) -> Throw| numbers.clone().map(throw).collect::<Vec<_>>();
         let (opening, answer) = (|way| Throw::segment(way, SYN), |way| Throw::segment(way, SYN | ACK));
-        for throws in [all(opening), all(answer), all(|way| Throw::segment(way, ACK)), all(Throw::datagram)] {
+        for throws in [all(opening), all(Throw::datagram), all(answer), all(|way| Throw::segment(way, ACK))] {
             let frames = self.frames(&throws);
             self.cluster.nodes[0].process(self.cluster.now, frames);
         }
+        self.add_answers_from_outside();
+        let last = (numbers.end..self.ways.len()).flat_map(|way| [Throw::datagram(way), answer(way)]);
+        let frames = self.frames(&last.collect::<Vec<_>>());
+        self.cluster.nodes[0].process(self.cluster.now, frames);
+    }
+
+    /// Adds the ways of answers to what left in the node's name.
+    fn add_answers_from_outside(&mut self) {
+        let flows = self.cluster.nodes[0].flows(self.cluster.now);
+        let left = flows.iter().filter(|flow| flow.key.source_port == 7109);
+        let answers = left.map(|flow| Way {
+            family: flow.key.source.family(),
+            ingress: Ingress::Port(HOST_PORT),
+            macs: (MacAddress::local(0x48, 1), MacAddress::GATEWAY),
+            from: flow.key.destination.into(),
+            to: flow.translated_source.into(),
+            ports: (9000, flow.translated_source_port),
+        });
+        let answers: Vec<_> = answers.collect();
+        assert_eq!(answers.len(), 4, "of both families and protocols");
+        self.ways.extend(answers);
     }
 
     fn frames(&self, throws: &[Throw]) -> Vec<Frame> {
@@ -145,9 +200,11 @@ impl Scene {
             let id = number + SERVICES * offset;
             let spec = ServiceSpec::new(id, vip(family, number), ServiceProtocol::Tcp, 80, &[]);
             let members = state.map(|state| (1, member, 8080, state)).into_iter().collect();
-            let Object::FloatingIp(mut service) = (ServiceSpec { members, ..spec }).object() else {
-                continue;
+            let mut service = FloatingIp {
+                external_policy: self.policies[number as usize - 1],
+                ..ServiceSpec { members, ..spec }.floating_ip()
             };
+            service.listeners[0].node_port = Some(support::port(NODE_PORT + number as u16));
             let id = ListenerId::new(100 + id).expect("not zero");
             service.listeners.push(Listener {
                 id,
@@ -170,11 +227,22 @@ impl Scene {
     fn change(&mut self, change: Change) {
         let far_node = |address, mac| {
             let id = RouterId::new(2).expect("not zero");
-            Object::VirtualRouter(VirtualRouter { id, name: "n2".to_owned(), address, mac })
+            Object::VirtualRouter(VirtualRouter::new(id, "n2", address, mac))
         };
         match change {
             Change::Nothing => self.cluster.nodes[0].publish(),
             Change::Member(number, state) => self.put_service(number, state),
+            Change::Policy(number, policy) => {
+                self.policies[number as usize - 1] = policy;
+                self.put_service(number, Some(MemberState::Ready));
+            }
+            Change::OwnAddresses(count) => {
+                let node = &mut self.cluster.nodes[0];
+                let mut host = node.tables.host().expect("the cluster sets it").clone();
+                host.addresses = FAMILIES[..count].iter().map(|family| node_address(0, *family)).collect();
+                node.tables.set_host(host);
+                node.publish();
+            }
             Change::NodeMac(number) => self.publish(far_node(vtep(1), MacAddress::local(0x56, number))),
             Change::NodeAddress(number) => self.publish(far_node(vtep(number), node_mac(1))),
             Change::Detach => support::detach(&mut self.cluster, &self.near),
@@ -208,17 +276,21 @@ impl Scene {
                 .map(|frame| (frame.bytes().to_vec(), frame.egress, frame.offload, frame.ingress))
                 .collect(),
             totals: node.shared.totals(),
-            ports: (0..PORTS).map(|port| node.shared.port(PortId(port))).collect(),
+            ports: (0..PORTS).map(PortId).chain([HOST_PORT]).map(|port| node.shared.port(port)).collect(),
             flows: node.flows(self.cluster.now),
         }
     }
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let state = select(vec![Some(MemberState::Active), Some(MemberState::Draining), None]);
+    let state =
+        select(vec![Some(MemberState::Ready), Some(MemberState::Serving), Some(MemberState::Leaving), None]);
+    let policy = select(vec![TrafficPolicy::Cluster, TrafficPolicy::Local]);
     let change = prop_oneof![
         2 => Just(Change::Nothing),
         4 => (1..=SERVICES, state).prop_map(|(number, state)| Change::Member(number, state)),
+        2 => (1..=SERVICES, policy).prop_map(|(number, policy)| Change::Policy(number, policy)),
+        1 => (0..=FAMILIES.len()).prop_map(Change::OwnAddresses),
         1 => (2..4_u32).prop_map(Change::NodeMac),
         1 => (1..3_usize).prop_map(Change::NodeAddress),
         1 => Just(Change::Detach),

@@ -1,12 +1,18 @@
-//! What all tests of this folder share: a small network to test on, and an independent reader of what comes
-//! out.
+//! What all tests of this folder share: a small network to test on, a service by all its frontends, and an independent
+//! reader of what comes out.
 #![allow(dead_code, unused_imports)] // Each test file uses its part.
 
 mod network;
 mod reader;
+mod service;
 
 pub use network::{
     ACK, ALL_PROTOCOLS, FAMILIES, FIN, RST, SYN, address, detach, dropped, drops, from_tunnel, gateway,
-    node_mac, packet, publish, remove, remove_object, vip, vtep,
+    node_mac, packet, publish, remove, remove_default_routes, remove_object, vip, vtep,
 };
 pub use reader::{Read, crc32c, has_valid_checksums, leave_checksum, only, read, read_datagram, reassemble};
+pub use service::{
+    CLIENT_KINDS, CLIENT_PORT, Client, ClientKind, EXTERNAL_FRONTENDS, FRONTENDS, Frontend, MEMBER_PORT, NODE_PORT,
+    SERVICE_PORT, Scene, answer, by_all_frontends, error_about, external_ip, is_refusal, load_balancer_ip, local_inside,
+    local_outside, node_address, outside, port, quoted, scenes, scenes_of, send_from,
+};

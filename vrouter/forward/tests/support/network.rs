@@ -6,7 +6,7 @@ use vrouter_forward::Family;
 use vrouter_forward::frame::{Frame, Ingress};
 use vrouter_forward::sim::{Cluster, PacketBuilder, PodHandle};
 use vrouter_forward::tables::Change;
-use vrouter_objects::{DropReason, MacAddress, Object, ObjectKey, ServiceProtocol, Vni};
+use vrouter_objects::{DropReason, MacAddress, Object, ObjectKey, RouteKey, ServiceProtocol, Vni, VrfId};
 
 pub const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 pub const ALL_PROTOCOLS: [ServiceProtocol; 3] =
@@ -68,6 +68,17 @@ pub fn from_tunnel(bytes: &[u8], source: IpAddr) -> Frame {
 pub fn detach(cluster: &mut Cluster, pod: &PodHandle) {
     cluster.nodes[pod.node].tables.detach(pod.vmi);
     cluster.nodes[pod.node].publish();
+}
+
+/// Takes the pods' way out of the cluster away.
+pub fn remove_default_routes(cluster: &mut Cluster) {
+    let vrf = VrfId::new(1).expect("not 0");
+    for node in 0..cluster.nodes.len() {
+        for prefix in ["0.0.0.0/0", "::/0"] {
+            let prefix = prefix.parse().expect("a literal prefix");
+            remove(cluster, node, ObjectKey::Route(RouteKey { vrf, prefix }));
+        }
+    }
 }
 
 /// Puts objects on one node.

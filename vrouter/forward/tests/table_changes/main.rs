@@ -5,15 +5,16 @@ mod model;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use model::{Connection, Expected, ExpectedAnswer, Model, Request, Service};
 use proptest::prelude::*;
-use support::{ACK, RST, SYN, address, only, packet};
+use support::{ACK, Client, ClientKind, Frontend, RST, SYN, address, only, packet};
 use vrouter_forward::Family;
-use vrouter_forward::sim::{Cluster, Delivery, PodHandle, ServiceSpec};
+use vrouter_forward::sim::{Cluster, Delivery, HOST_PORT, PodHandle, ServiceSpec};
 use vrouter_objects::{
-    MemberState, NextHop, NoMembers, Object, Route, RouteKey, RouterId, ServiceProtocol, VrfId,
+    MemberState, NextHop, Object, Route, RouteKey, RouterId, ServiceProtocol, TrafficPolicy, VrfId,
 };
 
 const PODS: usize = 4;
@@ -22,12 +23,16 @@ const CONNECTIONS: u16 = 6;
 const MEMBER_PORT: u16 = 8080;
 const SERVICE_PORT: u16 = 80;
 
-const SERVICES: [(ServiceProtocol, Family, NoMembers); 5] = [
-    (ServiceProtocol::Tcp, Family::V4, NoMembers::Reject),
-    (ServiceProtocol::Tcp, Family::V6, NoMembers::Reject),
-    (ServiceProtocol::Udp, Family::V4, NoMembers::Reject),
-    (ServiceProtocol::Sctp, Family::V6, NoMembers::Reject),
-    (ServiceProtocol::Udp, Family::V6, NoMembers::Drop),
+/// Each is reached by one frontend, from one kind of client: one whose policy binds it.
+const SERVICES: [(ServiceProtocol, Family, Frontend, ClientKind); 8] = [
+    (ServiceProtocol::Tcp, Family::V4, Frontend::ClusterIp, ClientKind::Pod),
+    (ServiceProtocol::Tcp, Family::V6, Frontend::ClusterIp, ClientKind::Pod),
+    (ServiceProtocol::Udp, Family::V4, Frontend::ClusterIp, ClientKind::Pod),
+    (ServiceProtocol::Sctp, Family::V6, Frontend::ClusterIp, ClientKind::Pod),
+    (ServiceProtocol::Udp, Family::V6, Frontend::ClusterIp, ClientKind::Node),
+    (ServiceProtocol::Tcp, Family::V4, Frontend::NodePort, ClientKind::Outside),
+    (ServiceProtocol::Tcp, Family::V6, Frontend::NodePort, ClientKind::Outside),
+    (ServiceProtocol::Udp, Family::V4, Frontend::NodePort, ClientKind::Outside),
 ];
 
 /// One thing that happens.
@@ -37,6 +42,8 @@ enum Step {
     Answer(Connection),
     /// The service has these members now.
     Members(usize, Vec<Option<MemberState>>),
+    /// The service's policies are this now.
+    Policy(usize, TrafficPolicy),
     Delete(usize),
     /// A pod is on another node now, with the addresses it had.
     Move(usize, usize),
@@ -48,15 +55,18 @@ fn any_step() -> impl Strategy<Value = Step> {
         (service.clone(), 0..CONNECTIONS).prop_map(|(service, number)| Connection { service, number });
     let request = prop_oneof![2 => Just(Request::Data), 1 => Just(Request::Opening)];
     let state = prop_oneof![
-        3 => Just(Some(MemberState::Active)),
-        1 => Just(Some(MemberState::Draining)),
+        3 => Just(Some(MemberState::Ready)),
+        1 => Just(Some(MemberState::Serving)),
+        1 => Just(Some(MemberState::Leaving)),
         2 => Just(None),
     ];
+    let policy = prop_oneof![Just(TrafficPolicy::Cluster), Just(TrafficPolicy::Local)];
     prop_oneof![
         12 => (connection.clone(), request).prop_map(|(connection, what)| Step::Request(connection, what)),
         6 => connection.prop_map(Step::Answer),
         3 => (service.clone(), prop::collection::vec(state, PODS))
             .prop_map(|(at, members)| Step::Members(at, members)),
+        1 => (service.clone(), policy).prop_map(|(at, policy)| Step::Policy(at, policy)),
         1 => service.prop_map(Step::Delete),
         1 => (0..PODS, 0..NODES).prop_map(|(pod, node)| Step::Move(pod, node)),
     ]
@@ -65,19 +75,52 @@ fn any_step() -> impl Strategy<Value = Step> {
 /// The cluster under test beside the model.
 struct World {
     cluster: Cluster,
-    client: PodHandle,
+    /// One for each service.
+    clients: Vec<Client>,
     pods: Vec<PodHandle>,
     model: Model,
+    /// Connections whose member is at another node since the client last sent: that node knows them once it does.
+    unsettled: BTreeSet<Connection>,
 }
 
 impl World {
     fn new() -> Self {
         let mut cluster = Cluster::with_slots(NODES, 512);
-        let client = cluster.pod(0);
+        let pod = Client::Pod(cluster.pod(0));
+        let clients = SERVICES.map(|(.., kind)| match kind {
+            ClientKind::Pod => pod.clone(),
+            ClientKind::Node => Client::Node(0),
+            ClientKind::Outside => Client::Outside(0),
+        });
         let pods = (0..PODS).map(|number| cluster.pod(number % NODES)).collect();
-        let service =
-            |(protocol, _, no_members)| Service { protocol, no_members, exists: false, members: [].into() };
-        Self { cluster, client, pods, model: Model::new(SERVICES.map(service).to_vec()) }
+        let service = |(protocol, ..)| Service {
+            protocol,
+            exists: false,
+            members: [].into(),
+            policy: TrafficPolicy::Cluster,
+        };
+        let model = Model::new(SERVICES.map(service).to_vec());
+        let mut world = Self { cluster, clients: clients.to_vec(), pods, model, unsettled: BTreeSet::new() };
+        world.find_near();
+        world
+    }
+
+    /// Tells the model which pods are on the clients' node.
+    fn find_near(&mut self) {
+        let near = self.pods.iter().enumerate().filter(|(_, pod)| pod.node == 0);
+        self.model.near = near.map(|(number, _)| number).collect();
+    }
+
+    /// Where a service's client sends to.
+    fn place(service: usize) -> (IpAddr, u16) {
+        match SERVICES[service] {
+            (_, _, Frontend::ClusterIp, _) => (Self::vip(service), SERVICE_PORT),
+            (_, family, ..) => (support::node_address(0, family), Self::node_port(service)),
+        }
+    }
+
+    fn node_port(service: usize) -> u16 {
+        30_000 + service as u16
     }
 
     fn vip(service: usize) -> IpAddr {
@@ -89,19 +132,33 @@ impl World {
     }
 
     fn object(&self, service: usize) -> Object {
-        let (protocol, family, no_members) = SERVICES[service];
+        let (protocol, family, ..) = SERVICES[service];
+        let known = &self.model.services[service];
         let member = |(pod, state): (&usize, &MemberState)| {
             (*pod as u32 + 1, address(&self.pods[*pod], family), MEMBER_PORT, *state)
         };
-        ServiceSpec {
+        let spec = ServiceSpec {
             number: service as u32 + 1,
             address: Self::vip(service),
             protocol,
             port: SERVICE_PORT,
-            members: self.model.services[service].members.iter().map(member).collect(),
-            no_members,
+            members: known.members.iter().map(member).collect(),
+        };
+        let mut object = spec.floating_ip();
+        (object.internal_policy, object.external_policy) = (known.policy, known.policy);
+        object.listeners[0].node_port = Some(support::port(Self::node_port(service)));
+        for (member, pod) in object.listeners[0].members.iter_mut().zip(known.members.keys()) {
+            member.router = RouterId::new(self.pods[*pod].node as u32 + 1).ok();
         }
-        .object()
+        Object::FloatingIp(object)
+    }
+
+    /// Puts a service as the model knows it.
+    fn put(&mut self, service: usize) {
+        if self.model.services[service].exists {
+            let object = self.object(service);
+            self.cluster.put(&[object]);
+        }
     }
 
     fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
@@ -114,8 +171,12 @@ impl World {
                 let present = members.iter().enumerate().filter_map(|(pod, state)| Some((pod, (*state)?)));
                 let known = &mut self.model.services[*service];
                 (known.exists, known.members) = (true, present.collect());
-                let object = self.object(*service);
-                self.cluster.put(&[object]);
+                self.put(*service);
+                Ok(())
+            }
+            Step::Policy(service, policy) => {
+                self.model.services[*service].policy = *policy;
+                self.put(*service);
                 Ok(())
             }
             Step::Delete(service) => {
@@ -141,6 +202,9 @@ impl World {
             Object::Route(Route { key, next_hop: next_hop.clone() })
         };
         self.cluster.put(&[route(pod.v4), route(pod.v6)]);
+        self.find_near();
+        (0..SERVICES.len()).for_each(|service| self.put(service));
+        self.unsettled.extend(self.model.connections_of(number));
     }
 
     fn client_port(connection: Connection) -> u16 {
@@ -154,12 +218,14 @@ impl World {
     }
 
     fn request(&mut self, connection: Connection, request: Request) -> Result<(), TestCaseError> {
-        let (protocol, family, _) = SERVICES[connection.service];
+        let (protocol, family, frontend, _) = SERVICES[connection.service];
         let flags = if request == Request::Opening { SYN } else { ACK };
-        let ports = (Self::client_port(connection), SERVICE_PORT);
-        let (from, to) = (address(&self.client, family), Self::vip(connection.service));
-        let client = self.client.clone();
-        let deliveries = self.cluster.send(&client, &packet(from, to, protocol, ports, flags));
+        let (to, to_port) = Self::place(connection.service);
+        let ports = (Self::client_port(connection), to_port);
+        let client = self.clients[connection.service].clone();
+        let frame = packet(client.address(family), to, protocol, ports, flags);
+        let deliveries = client.send(&mut self.cluster, &frame);
+        self.unsettled.remove(&connection);
         let reached = self.reached(&deliveries);
         match self.model.request(connection, request) {
             Expected::Member(member) => prop_assert_eq!(reached, Some(member), "stays; {:?}", deliveries),
@@ -173,6 +239,11 @@ impl World {
                 );
                 self.model.chose(connection, reached.expect("just seen"));
             }
+            // Without the service, the port is the node's own affair.
+            Expected::Refused if frontend == Frontend::NodePort && !self.model.services[connection.service].exists => {
+                let told = only(&deliveries);
+                prop_assert!(told.ports == ports && deliveries[0].port == HOST_PORT, "{:?}", told);
+            }
             Expected::Refused => {
                 let told = only(&deliveries);
                 let is_refusal = if protocol == ServiceProtocol::Tcp {
@@ -180,10 +251,9 @@ impl World {
                 } else {
                     told.protocol != 17
                 };
-                let port = (deliveries[0].node, deliveries[0].port);
-                prop_assert!(is_refusal && port == (client.node, client.port), "{:?}", told);
+                prop_assert!(is_refusal && client.is_at(&deliveries[0]), "{:?}", told);
             }
-            Expected::Nothing => prop_assert!(deliveries.is_empty(), "{:?}", deliveries),
+            Expected::Dropped => prop_assert_eq!(&deliveries[..], &[][..], "policy says nothing"),
         }
         if let (Some(member), Some(delivery)) = (reached, deliveries.first()) {
             let got = support::read(&delivery.frame);
@@ -195,19 +265,20 @@ impl World {
 
     fn answer(&mut self, connection: Connection) -> Result<(), TestCaseError> {
         let Some(member) = self.model.member(connection) else { return Ok(()) };
-        let (protocol, family, _) = SERVICES[connection.service];
-        let server = self.pods[member].clone();
+        let (protocol, family, _, kind) = SERVICES[connection.service];
+        if kind != ClientKind::Pod && self.unsettled.contains(&connection) {
+            return Ok(());
+        }
+        let (server, client) = (self.pods[member].clone(), self.clients[connection.service].clone());
         let ports = (MEMBER_PORT, Self::client_port(connection));
-        let frame = packet(address(&server, family), address(&self.client, family), protocol, ports, ACK);
+        let frame = packet(address(&server, family), client.address(family), protocol, ports, ACK);
         let deliveries = self.cluster.send(&server, &frame);
         match (self.model.answer(connection), &deliveries[..]) {
             (ExpectedAnswer::Translated | ExpectedAnswer::Either, [delivery]) => {
                 let got = support::read(&delivery.frame);
-                prop_assert_eq!((delivery.node, delivery.port), (self.client.node, self.client.port));
-                prop_assert_eq!(
-                    (got.source, got.ports),
-                    (Self::vip(connection.service), (SERVICE_PORT, ports.1))
-                );
+                prop_assert!(client.is_at(delivery), "{:?}", delivery);
+                let (from, from_port) = Self::place(connection.service);
+                prop_assert_eq!((got.source, got.ports), (from, (from_port, ports.1)));
             }
             (ExpectedAnswer::Either, []) => self.model.forget(connection),
             (ExpectedAnswer::Nothing, []) => {}

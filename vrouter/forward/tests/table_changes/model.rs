@@ -1,17 +1,17 @@
 //! What is to happen to connections through services while the tables change: the rules on established flows
 //! and nothing else, in the plainest form.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use vrouter_objects::{MemberState, NoMembers, ServiceProtocol};
+use vrouter_objects::{MemberState, ServiceProtocol, TrafficPolicy};
 
 /// A service; its members are numbered like the pods they are.
 #[derive(Debug, Clone)]
 pub struct Service {
     pub protocol: ServiceProtocol,
-    pub no_members: NoMembers,
     pub exists: bool,
     pub members: BTreeMap<usize, MemberState>,
+    pub policy: TrafficPolicy,
 }
 
 /// One client port's connection to one service.
@@ -39,8 +39,8 @@ pub enum Expected {
     OneOf(Vec<usize>),
     /// The client is told.
     Refused,
-    /// Nothing comes of it.
-    Nothing,
+    /// Nobody is told.
+    Dropped,
 }
 
 /// What becomes of a member's answer.
@@ -58,21 +58,40 @@ pub enum ExpectedAnswer {
 #[derive(Debug)]
 pub struct Model {
     pub services: Vec<Service>,
+    /// The pods on the clients' node.
+    pub near: BTreeSet<usize>,
     connections: BTreeMap<Connection, usize>,
     /// What was chosen before from the same members, to be chosen again.
     choices: HashMap<(Connection, Vec<usize>), usize>,
 }
 
 impl Service {
-    fn active(&self) -> Vec<usize> {
-        let active = self.members.iter().filter(|(_, state)| **state == MemberState::Active);
-        active.map(|(member, _)| *member).collect()
+    /// Those that take new flows, of all members or of the near ones alone: the ready ones, or else those that serve on.
+    fn active(&self, near: &BTreeSet<usize>) -> Vec<usize> {
+        let is_in_scope = |pod: &usize| self.policy == TrafficPolicy::Cluster || near.contains(pod);
+        let of = |state| {
+            let those = self.members.iter().filter(|(pod, its)| **its == state && is_in_scope(pod));
+            those.map(|(pod, _)| *pod).collect::<Vec<_>>()
+        };
+        let ready = of(MemberState::Ready);
+        if ready.is_empty() { of(MemberState::Serving) } else { ready }
+    }
+
+    /// Whether somebody could take a new flow, if policy let it.
+    fn has_usable(&self) -> bool {
+        self.members.values().any(|state| *state != MemberState::Leaving)
     }
 }
 
 impl Model {
     pub fn new(services: Vec<Service>) -> Self {
-        Self { services, connections: BTreeMap::new(), choices: HashMap::new() }
+        Self { services, near: BTreeSet::new(), connections: BTreeMap::new(), choices: HashMap::new() }
+    }
+
+    /// The connections that a pod has.
+    pub fn connections_of(&self, pod: usize) -> impl Iterator<Item = Connection> {
+        let of_pod = self.connections.iter().filter(move |(_, member)| **member == pod);
+        of_pod.map(|(connection, _)| *connection)
     }
 
     /// The member that a connection has.
@@ -89,14 +108,12 @@ impl Model {
             return Expected::Refused;
         }
         let current = self.connections.get(&connection).copied();
-        let state = current.and_then(|member| service.members.get(&member));
         let mid_stream = service.protocol == ServiceProtocol::Tcp && request == Request::Data;
-        let keeps = match state {
-            Some(MemberState::Active) => true,
+        let keeps = current.is_some_and(|member| {
+            let is_member = service.members.contains_key(&member);
             // Established TCP goes on; whatever can be resolved anew is, if there is anybody for it.
-            Some(MemberState::Draining) => mid_stream || service.active().is_empty(),
-            None => false,
-        };
+            is_member && (service.active(&self.near).contains(&member) || mid_stream || !service.has_usable())
+        });
         match current.filter(|_| keeps) {
             Some(member) => Expected::Member(member),
             None => {
@@ -111,20 +128,20 @@ impl Model {
         if mid_stream {
             return Expected::Refused;
         }
-        let active = service.active();
-        match (active.is_empty(), service.no_members) {
-            (false, _) => match self.choices.get(&(connection, active.clone())) {
-                Some(member) => Expected::OneOf(vec![*member]),
-                None => Expected::OneOf(active),
-            },
-            (true, NoMembers::Reject) => Expected::Refused,
-            (true, NoMembers::Drop) => Expected::Nothing,
+        let active = service.active(&self.near);
+        if active.is_empty() {
+            // Policy alone stands in the way, and says nothing.
+            return if service.has_usable() { Expected::Dropped } else { Expected::Refused };
+        }
+        match self.choices.get(&(connection, active.clone())) {
+            Some(member) => Expected::OneOf(vec![*member]),
+            None => Expected::OneOf(active),
         }
     }
 
     /// This member was chosen for a connection.
     pub fn chose(&mut self, connection: Connection, member: usize) {
-        let active = self.services[connection.service].active();
+        let active = self.services[connection.service].active(&self.near);
         self.choices.insert((connection, active), member);
         self.connections.insert(connection, member);
     }
@@ -134,16 +151,14 @@ impl Model {
         let Some(member) = self.member(connection) else { return ExpectedAnswer::Nothing };
         let service = &self.services[connection.service];
         let is_tcp = service.protocol == ServiceProtocol::Tcp;
-        match service.members.get(&member).filter(|_| service.exists) {
-            Some(MemberState::Active) => ExpectedAnswer::Translated,
-            Some(MemberState::Draining) if is_tcp || service.active().is_empty() => {
-                ExpectedAnswer::Translated
-            }
-            Some(MemberState::Draining) => ExpectedAnswer::Either,
-            None => {
-                self.connections.remove(&connection);
-                ExpectedAnswer::Nothing
-            }
+        let is_active = service.active(&self.near).contains(&member);
+        if !service.exists || !service.members.contains_key(&member) {
+            self.connections.remove(&connection);
+            ExpectedAnswer::Nothing
+        } else if is_active || is_tcp || !service.has_usable() {
+            ExpectedAnswer::Translated
+        } else {
+            ExpectedAnswer::Either
         }
     }
 

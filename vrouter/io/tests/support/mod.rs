@@ -20,7 +20,7 @@ use vrouter_io::{
     boot_time, within,
 };
 use vrouter_objects::{
-    DropReason, IpNet, MacAddress, NextHop, Object, Route, RouteKey, RouterId, RoutingInstance, Subnet,
+    DropReason, IpNet, MacAddress, NetworkKind, NextHop, Object, Route, RouteKey, RouterId, RoutingInstance, Subnet,
     VirtualRouter, Vmi, VmiId, VmiKind, Vni, VrfId,
 };
 
@@ -120,17 +120,14 @@ pub fn cluster(vteps: &[&str]) -> Vec<Object> {
         id: vrf,
         name: "default/default-podnetwork".to_owned(),
         vni: Vni::new(1).unwrap(),
+        kind: NetworkKind::Overlay,
         subnets: subnets.to_vec(),
     };
     let mut objects = vec![Object::RoutingInstance(network)];
     for (number, address) in (1..).zip(vteps) {
         let id = RouterId::new(number).unwrap();
-        objects.push(Object::VirtualRouter(VirtualRouter {
-            id,
-            name: format!("node{number}"),
-            address: address.parse().unwrap(),
-            mac: vtep_mac(number),
-        }));
+        let (name, address) = (format!("node{number}"), address.parse().unwrap());
+        objects.push(Object::VirtualRouter(VirtualRouter::new(id, &name, address, vtep_mac(number))));
         for block in [format!("10.244.{number}.0/24"), format!("fd00:10:244:{number}::/64")] {
             let key = RouteKey { vrf, prefix: block.parse::<IpNet>().unwrap() };
             objects.push(Object::Route(Route { key, next_hop: NextHop::Tunnel(id) }));

@@ -186,6 +186,20 @@ fn fragments_tags_and_trailers_are_left_alone() {
 }
 
 #[test]
+fn a_packet_that_does_not_fill_its_frame_continues_no_run() {
+    for segment in Segment::all() {
+        let [first, next] = [0, 1].map(|index| part(&segment, index, 100).build());
+        let shorter = part(&segment, 1, 100).with(|next| next.payload.truncate(98)).build();
+        // It would have room, and its zeroes change no sum.
+        let trailed = [&shorter[..], &[0, 0]].concat();
+        assert!(merges(&first, &shorter));
+        for other in [&trailed[..], &next[..next.len() - 1], &next[..next.len() - 100], &[]] {
+            assert!(!merges(&first, other), "{:?} {:?}, {} bytes", segment.kind, segment.family, other.len());
+        }
+    }
+}
+
+#[test]
 fn only_plain_data_begins_or_continues_a_run() {
     // FIN, SYN, RST, URG, ECE, CWR, each with ACK.
     for flags in [0x11, 0x12, 0x14, 0x30, 0x50, 0x90] {

@@ -66,6 +66,9 @@ impl<'a> Gatherer<'a> {
             return ledger.refused(DropReason::InvalidVxlan);
         };
         let ingress = Ingress::Tunnel { source, vni };
+        if datagrams.is_none() && self.continue_run(inner, ingress, &Offload::default()) {
+            return;
+        }
         let mut offload = recognise(inner);
         if matches!(offload.checksum, Checksum::Partial { .. }) && datagrams.is_some() {
             offload.segmentation = datagrams;
@@ -83,6 +86,9 @@ impl<'a> Gatherer<'a> {
             return ledger.refused(DropReason::InvalidVxlan);
         };
         let ingress = Ingress::Tunnel { source, vni };
+        if self.continue_run(inner, ingress, &Offload::default()) {
+            return;
+        }
         let offload = recognise(inner);
         if !self.continue_run(inner, ingress, &offload) {
             let mut frame = take(self.spare);
@@ -99,6 +105,8 @@ impl<'a> Gatherer<'a> {
         self.frames.push(frame);
     }
 
+    /// Puts the packet behind the run, if it continues it. Nearly every packet of a stream does, and then nothing need
+    /// be known of it beforehand; only a partial checksum has to be recognised first.
     fn continue_run(&mut self, inner: &[u8], ingress: Ingress, offload: &Offload) -> bool {
         let (Some(run), Some(first)) = (&mut self.run, self.frames.last_mut()) else { return false };
         first.ingress == ingress

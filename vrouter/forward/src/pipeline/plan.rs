@@ -1,0 +1,284 @@
+//! What is to become of a new flow: its service and member, the way it goes, and in whose name.
+
+use std::ops::RangeInclusive;
+
+use vrouter_objects::{DropReason, NextHop, RouterId, RouterKind, TrafficPolicy, VmiId, VrfId};
+
+use super::classify::{Arrival, Arrived, Entrance};
+use super::established::tcp_flags;
+use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
+use super::{Context, Worker};
+use crate::address::Address;
+use crate::flow::{FlowKey, Origin, PackedNextHop};
+use crate::rewrite::Endpoint;
+use crate::tables::{Client, FipEntry, Frontend, MemberEntry, Snapshot};
+
+/// The ports that a client's packets may come from if its own is taken.
+const CLIENT_PORTS: RangeInclusive<u16> = 1024..=u16::MAX;
+
+/// What a new flow does to its packets, and where they go.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan<'a> {
+    /// Whom its packets come from, as they leave.
+    pub(super) source: Source<'a>,
+    /// The service it is to, and the member that becomes its destination.
+    pub(super) service: Option<(&'a FipEntry, &'a MemberEntry)>,
+    pub(super) egress_vrf: VrfId,
+    pub(super) next_hop: PackedNextHop,
+    /// Where answers go.
+    pub(super) way_back: PackedNextHop,
+}
+
+/// Whom a flow's packets come from, as they leave.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// Who sent them; by another port only if theirs is taken.
+    Sender,
+    /// This address of the router's, with the sender's port if it is free.
+    Router(&'a Address),
+    /// The node, by one of these ports. None of them is given again to one peer while the connection may stand there.
+    Node(&'a Address, &'a RangeInclusive<u16>),
+}
+
+/// Why there is no plan for a packet.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Refused {
+    /// The sender is told that nobody is there.
+    Tell(DropReason),
+    /// The sender is told that there is no way.
+    NoRoute,
+    /// The node steered it to us though it is its own: it goes back as it came.
+    Returned,
+    /// Nobody is told.
+    Silent(DropReason),
+}
+
+impl Source<'_> {
+    /// The new source of a packet from this one; `None`: as it is.
+    pub(super) fn first(&self, sender: Endpoint, random: u64) -> Option<Endpoint> {
+        match self {
+            Self::Sender => None,
+            Self::Router(address) => Some(Endpoint { address: **address, port: sender.port }),
+            Self::Node(..) => Some(self.other(sender, random)),
+        }
+    }
+
+    /// Another one, where that is taken.
+    pub(super) fn other(&self, sender: Endpoint, random: u64) -> Endpoint {
+        let (address, ports) = match self {
+            Self::Sender => (sender.address, &CLIENT_PORTS),
+            Self::Router(address) => (**address, &CLIENT_PORTS),
+            Self::Node(address, ports) => (**address, *ports),
+        };
+        let count = u64::from(ports.end().saturating_sub(*ports.start())) + 1;
+        Endpoint { address, port: ports.start() + (random % count) as u16 }
+    }
+}
+
+impl Worker {
+    /// Decides what becomes of the flow that a packet begins.
+    #[inline]
+    pub(super) fn plan<'a>(&self, context: Context<'a>, arrived: &Arrived) -> Result<Plan<'a>, Refused> {
+        let Arrived { packet, arrival, key, table_key } = arrived;
+        let snapshot = context.snapshot;
+        let way_back = way_back(snapshot, arrival, key).ok_or(Refused::Silent(DropReason::SpoofedAddress))?;
+        let mid_stream = tcp_flags(packet).is_some_and(|flags| !flags.is_opening());
+        let (vrf, next_hop, service) = match locate(snapshot, key) {
+            Located::Service(_) if mid_stream => return Err(Refused::Tell(DropReason::NoFlow)),
+            Located::Service(frontend) => {
+                let member = self.choose_member(context, frontend, arrived)?;
+                let (vrf, next_hop) = hop_to_member(snapshot, member)?;
+                (vrf, next_hop, Some((&*frontend.fip, member)))
+            }
+            Located::Hop { .. } if arrival.entrance == Entrance::Host && snapshot.is_own_address(key.destination) => {
+                return Err(Refused::Returned);
+            }
+            Located::Hop { vrf, next_hop } => (vrf, next_hop, None),
+            Located::Reject => return Err(Refused::Tell(DropReason::NoService)),
+            Located::Nowhere(DropReason::NoRoute) => return Err(Refused::NoRoute),
+            Located::Nowhere(reason) => return Err(Refused::Silent(reason)),
+        };
+        let destination = service.map_or(key.destination, |(_, member)| member.address);
+        let next_hop = packed_next_hop(next_hop, |parts| choose_part(parts, table_key.hash));
+        let next_hop = by_fabric(snapshot, key.origin, destination, next_hop);
+        let is_own_member = service.is_some_and(|(_, member)| member.address == key.source);
+        let hairpin = if is_own_member { hairpin(snapshot, vrf, key.source) } else { None };
+        let source = match hairpin {
+            Some(source) => source,
+            None => source(snapshot, arrival, destination, next_hop, service.is_some())?,
+        };
+        Ok(Plan { source, service, egress_vrf: vrf, next_hop, way_back })
+    }
+
+    /// The member that a new flow gets: the client's own, where the service keeps clients with theirs.
+    #[inline]
+    fn choose_member<'a>(
+        &self,
+        context: Context<'a>,
+        frontend: &'a Frontend,
+        Arrived { key, table_key, .. }: &Arrived,
+    ) -> Result<&'a MemberEntry, Refused> {
+        if !frontend.admits(key.source) {
+            return Err(Refused::Silent(DropReason::SourceRange));
+        }
+        let policy = frontend.policy_for(client(context.snapshot, key));
+        let listener = frontend.listener();
+        let member = match frontend.fip.affinity {
+            None => listener.pool.choose(policy, table_key.hash),
+            Some(timeout) => self.shared.affinities.member_of(
+                (listener.id, key.source),
+                (context.now, timeout),
+                |kept| listener.pool.taking(policy, kept),
+                || listener.pool.choose(policy, table_key.hash),
+            ),
+        };
+        member.ok_or_else(|| Refused::without_members(policy, frontend))
+    }
+}
+
+impl Refused {
+    /// Silent where policy alone keeps the flow from its members, as kube-proxy is.
+    #[cold]
+    fn without_members(policy: TrafficPolicy, frontend: &Frontend) -> Self {
+        if policy == TrafficPolicy::Local && frontend.listener().pool.has_usable() {
+            Self::Silent(DropReason::NoMembers)
+        } else {
+            Self::Tell(DropReason::NoMembers)
+        }
+    }
+}
+
+/// Where the sender of a flow's packets is.
+#[inline]
+pub(super) fn client(snapshot: &Snapshot, key: &FlowKey) -> Client {
+    match key.origin {
+        Origin::Cluster => Client::Inside,
+        Origin::Host if snapshot.is_own_address(key.source) => Client::Inside,
+        Origin::Host | Origin::Router(_) => Client::Outside,
+    }
+}
+
+/// The way to a member. One that is nobody's address is as good as none.
+#[inline]
+fn hop_to_member<'a>(
+    snapshot: &'a Snapshot,
+    member: &MemberEntry,
+) -> Result<(VrfId, &'a NextHop), Refused> {
+    match route_to(snapshot, member.vrf, member.address) {
+        Located::Hop { vrf, next_hop } => Ok((vrf, next_hop)),
+        Located::Service(_) | Located::Reject => Err(Refused::Tell(DropReason::NoMembers)),
+        Located::Nowhere(reason) => Err(Refused::Silent(reason)),
+    }
+}
+
+/// What came from the node itself, or by it from outside, reaches other nodes as the node does: not through a tunnel.
+#[inline]
+pub(super) fn by_fabric(
+    snapshot: &Snapshot,
+    origin: Origin,
+    destination: Address,
+    next_hop: PackedNextHop,
+) -> PackedNextHop {
+    match next_hop {
+        PackedNextHop::Tunnel(_)
+            if origin == Origin::Host && snapshot.node_address(destination).is_some() =>
+        {
+            PackedNextHop::Receive
+        }
+        next_hop => next_hop,
+    }
+}
+
+/// A pod that reaches itself through a service must see another's address, or its answer would never come
+/// back through the router: its gateway's. `None`: the nodes' network has none.
+#[cold]
+fn hairpin(snapshot: &Snapshot, vrf: VrfId, pod: Address) -> Option<Source<'_>> {
+    snapshot.vrf(vrf)?.gateway_for(pod).map(Source::Router)
+}
+
+/// In whose name a flow's packets go to this destination.
+#[inline]
+fn source<'a>(
+    snapshot: &'a Snapshot,
+    arrival: &Arrival,
+    destination: Address,
+    next_hop: PackedNextHop,
+    is_to_service: bool,
+) -> Result<Source<'a>, Refused> {
+    match (next_hop, arrival.entrance) {
+        (PackedNextHop::Receive, entrance) => {
+            to_host(snapshot, entrance, destination, is_to_service)
+        }
+        (PackedNextHop::Tunnel(router), Entrance::Host) if is_to_service => {
+            let kernel = snapshot.router(router).is_some_and(|router| router.kind == RouterKind::Kernel);
+            // A kernel would not send answers to strangers back to us.
+            let block = snapshot.block_source(destination.family()).filter(|_| kernel);
+            Ok(block.map_or(Source::Sender, Source::Router))
+        }
+        _ => Ok(Source::Sender),
+    }
+}
+
+/// In whose name packets go to the node's own stack, and beyond it.
+fn to_host(
+    snapshot: &Snapshot,
+    entrance: Entrance,
+    destination: Address,
+    is_to_service: bool,
+) -> Result<Source<'_>, Refused> {
+    let in_the_nodes_name = match entrance {
+        // Nodes know pods.
+        Entrance::Pod(_) => snapshot.node_address(destination).is_none(),
+        // Whoever answers must not answer past us.
+        Entrance::Host if is_to_service => true,
+        // A service that is gone must not leak.
+        Entrance::Host => return Err(Refused::Tell(DropReason::NoService)),
+        Entrance::Tunnel(_) if snapshot.is_own_address(destination) => false,
+        // Answers that nobody here waits for any more.
+        Entrance::Tunnel(_) => return Err(Refused::Silent(DropReason::NoFlow)),
+    };
+    if !in_the_nodes_name {
+        return Ok(Source::Sender);
+    }
+    let host = snapshot.host().ok_or(Refused::Silent(DropReason::InterfaceDown))?;
+    let address = host.source(destination.family()).ok_or(Refused::NoRoute)?;
+    Ok(Source::Node(address, &host.source_ports))
+}
+
+/// Where a packet's sender is: at the interface it came from, which bears the address; beyond the node, where nobody
+/// of the cluster is; or behind the node it came from, if the address's route leads there or out of the cluster.
+/// `None`: it is somebody else's.
+#[inline]
+fn way_back(snapshot: &Snapshot, arrival: &Arrival, key: &FlowKey) -> Option<PackedNextHop> {
+    match arrival.entrance {
+        Entrance::Pod(vmi) => Some(PackedNextHop::Interface(vmi)),
+        Entrance::Host => way_back_to_host(snapshot, key),
+        Entrance::Tunnel(router) => way_back_to(snapshot, router, key),
+    }
+}
+
+fn way_back_to_host(snapshot: &Snapshot, key: &FlowKey) -> Option<PackedNextHop> {
+    let Located::Hop { next_hop, .. } = route_to(snapshot, key.vrf, key.source) else { return None };
+    let is_outside = *next_hop == NextHop::Receive || snapshot.node_address(key.source).is_some();
+    is_outside.then_some(PackedNextHop::Interface(VmiId::HOST))
+}
+
+fn way_back_to(snapshot: &Snapshot, router: RouterId, key: &FlowKey) -> Option<PackedNextHop> {
+    let Located::Hop { next_hop, .. } = route_to(snapshot, key.vrf, key.source) else { return None };
+    let tunnel = NextHop::Tunnel(router);
+    let leads_there = match next_hop {
+        NextHop::Composite(parts) => parts.contains(&tunnel),
+        NextHop::Receive => !snapshot.is_own_address(key.source),
+        next_hop => *next_hop == tunnel || snapshot.node_address(key.source).is_some(),
+    };
+    leads_there.then_some(PackedNextHop::Tunnel(router))
+}
+
+/// The way to who came into the cluster here; `None`: their address's route says it.
+pub(super) fn way_to(origin: Origin) -> Option<PackedNextHop> {
+    match origin {
+        Origin::Cluster => None,
+        Origin::Host => Some(PackedNextHop::Interface(VmiId::HOST)),
+        Origin::Router(router) => Some(PackedNextHop::Tunnel(router)),
+    }
+}
