@@ -11,7 +11,7 @@ use crate::difference::{DIFFERENCES, Difference, Met};
 use crate::generate;
 use crate::kernel::{Kernel, Ruleset, with_kernel};
 use crate::objects::Objects;
-use crate::place::family_of;
+use crate::place::{NodePortAddresses, family_of};
 use crate::proxy::rules;
 use crate::question::{Question, Sources, questions};
 use crate::random::Random;
@@ -31,6 +31,7 @@ const PRINTED: usize = 5;
 #[derive(Debug)]
 pub struct Scene {
     seed: u64,
+    node_ports: NodePortAddresses,
     objects: Objects,
     /// The independent rules.
     ruleset: Ruleset,
@@ -42,22 +43,25 @@ impl Scene {
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let objects = generate::objects(&mut random);
-        let questions = questions(&objects, &mut random);
-        let ruleset = Ruleset { v4: rules(&objects, Family::V4), v6: rules(&objects, Family::V6) };
-        Self { seed, objects, ruleset, questions }
+        let node_ports =
+            random.pick(&[NodePortAddresses::All, NodePortAddresses::All, NodePortAddresses::First]);
+        let questions = questions(&objects, node_ports, &mut random);
+        let [v4, v6] = Family::BOTH.map(|family| rules(&objects, node_ports, family));
+        let ruleset = Ruleset { v4, v6 };
+        Self { seed, node_ports, objects, ruleset, questions }
     }
 
     /// Compares the kernel under the independent rules with the vRouter, and says which intended differences were met.
     pub fn against_router(&self) -> Result<Met> {
         with_kernel(&self.ruleset, |kernel| {
-            let mut router = Router::new(control::tables(&self.objects)?)?;
+            let mut router = Router::new(control::tables(&self.objects)?, self.node_ports)?;
             self.compare(kernel, &mut router, DIFFERENCES)
         })
     }
 
     /// Compares the kernel under the independent rules with one under those that the operator's tool shows.
     pub fn against_rendered(&self) -> Result<()> {
-        let rendered = rendered::ruleset(&control::tables(&self.objects)?)?;
+        let rendered = rendered::ruleset(&control::tables(&self.objects)?, self.node_ports)?;
         with_kernel(&self.ruleset, |kernel| {
             with_kernel(&rendered, |other| self.compare(kernel, other, &[]).map(drop))
         })

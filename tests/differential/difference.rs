@@ -49,6 +49,17 @@ pub const DIFFERENCES: &[Difference] = &[
         }),
     },
     Difference {
+        name: "node ports where none are served",
+        reason: "a port at such an address is the node's own; kube-proxy's filter still takes it for that of a service \
+                 that nobody answers for",
+        shows: Shows::Otherwise(|question, verdict| {
+            let is_filtered = matches!(verdict, Verdict::Refused(_) | Verdict::Silent);
+            let (place, source, destination) = (Place::Host, Source::Client, question.destination);
+            let given = Verdict::Delivered(Delivery { place, source, destination });
+            (question.aim == Aim::Node && is_filtered).then_some(given)
+        }),
+    },
+    Difference {
         name: "resets",
         reason: "a TCP client is told by a reset, which it believes at once, and not by ICMP",
         shows: Shows::Otherwise(|question, verdict| {
@@ -60,7 +71,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "no leak",
         reason: "what nobody answers at a service's address is refused, and never leaves by the default route",
         shows: Shows::Otherwise(|question, verdict| {
-            leaks(question, verdict).then(|| match question.protocol {
+            leaks(question, verdict).then_some(match question.protocol {
                 Protocol::Tcp => Verdict::Refused(Refusal::Reset),
                 Protocol::Udp | Protocol::Sctp => Verdict::Refused(Refusal::PortUnreachable),
             })

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 
 use crate::objects::{OTHER_PROXY, Objects};
 use crate::packet::Protocol;
-use crate::place::{OTHERS, OWN, family_of, pod_prefix, service_prefix};
+use crate::place::{NodePortAddresses, OTHERS, OWN, family_of, pod_prefix, service_prefix};
 
 /// What a destination is to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,8 +41,9 @@ pub struct Server {
 }
 
 /// All frontends of all services.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Frontends {
+    at: NodePortAddresses,
     served: BTreeMap<(IpAddr, Protocol, u16), Server>,
     /// Who may use those that not everybody may.
     guards: BTreeMap<(IpAddr, Protocol, u16), Vec<IpNet>>,
@@ -53,8 +54,9 @@ pub struct Frontends {
 
 impl Frontends {
     /// Reads the services.
-    pub fn of(objects: &Objects) -> Self {
-        let mut frontends = Self::default();
+    pub fn of(objects: &Objects, at: NodePortAddresses) -> Self {
+        let (served, guards, node_ports) = Default::default();
+        let mut frontends = Self { at, served, guards, addresses: BTreeSet::new(), node_ports };
         for service in objects.services.iter().filter(|service| is_served(service)) {
             frontends.add(service);
         }
@@ -105,7 +107,8 @@ impl Frontends {
     pub fn aim(&self, protocol: Protocol, destination: SocketAddr) -> Aim {
         let (address, port) = (destination.ip(), destination.port());
         let family = family_of(address);
-        let is_node_port = self.node_ports.contains_key(&(address.is_ipv6(), protocol, port));
+        let is_node_port =
+            self.at.include(address) && self.node_ports.contains_key(&(address.is_ipv6(), protocol, port));
         let is_in = |prefix: &str| prefix.parse::<IpNet>().is_ok_and(|prefix| prefix.contains(&address));
         if self.served.contains_key(&(address, protocol, port)) {
             Aim::Service

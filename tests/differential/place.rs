@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use vrouter_tests::lab::Family;
 
 /// The node that both sides play.
@@ -114,6 +115,32 @@ impl Machine {
         let node = self.number;
         let v6 = [0xfd00, 0x10, 0x244, u16::from(node), 0, 0, 0, host];
         address(family, [10, 244, node, host as u8], v6)
+    }
+}
+
+/// At which addresses of the nodes node ports are served: what kube-proxy is told by `--nodeport-addresses`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodePortAddresses {
+    /// At all.
+    All,
+    /// At each node's first one of a family.
+    First,
+}
+
+impl NodePortAddresses {
+    /// As prefixes; none: everywhere.
+    pub fn prefixes(self) -> Vec<IpNet> {
+        let first =
+            ["172.30.0.0/24", "fd00:30::/112"].map(|prefix| prefix.parse().expect("a literal prefix"));
+        match self {
+            Self::All => Vec::new(),
+            Self::First => first.to_vec(),
+        }
+    }
+
+    /// Whether they are served at a node's address.
+    pub fn include(self, address: IpAddr) -> bool {
+        self == Self::All || self.prefixes().iter().any(|prefix| prefix.contains(&address))
     }
 }
 

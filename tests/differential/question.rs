@@ -10,12 +10,14 @@ use vrouter_tests::lab::Family;
 use crate::frontends::{Aim, Frontends, cluster_ips, mentioned_ips, number};
 use crate::objects::{Objects, service_of};
 use crate::packet::{Probe, Protocol};
-use crate::place::{Client, OTHERS, OWN, PODS, family_of, outsider};
+use crate::place::{Client, NodePortAddresses, OTHERS, OWN, PODS, family_of, outsider};
 use crate::random::Random;
 use crate::world::Asked;
 
-/// Questions about one service in one family.
-const PER_SERVICE: usize = 14;
+/// Questions about one service in one family, where it is.
+const SERVED: usize = 12;
+/// And where it is not.
+const NOT_SERVED: usize = 3;
 /// A port that no service has.
 const NO_PORT: u16 = 7;
 const SSH: u16 = 22;
@@ -51,14 +53,17 @@ impl fmt::Display for Question {
 }
 
 /// The questions about these objects.
-pub fn questions(objects: &Objects, random: &mut Random) -> Vec<Question> {
-    let frontends = Frontends::of(objects);
+pub fn questions(objects: &Objects, node_ports: NodePortAddresses, random: &mut Random) -> Vec<Question> {
+    let frontends = Frontends::of(objects, node_ports);
     let mut questions = Vec::new();
     for service in &objects.services {
         for family in Family::BOTH {
             let clients = clients(objects, service, family, random);
             let possible = about(service, family, &clients, &frontends);
-            questions.extend(random.sample(&possible, PER_SERVICE));
+            let (served, others): (Vec<_>, Vec<_>) =
+                possible.into_iter().partition(|question| question.service.is_some());
+            questions.extend(random.sample(&served, SERVED));
+            questions.extend(random.sample(&others, NOT_SERVED));
         }
     }
     questions.extend(Family::BOTH.into_iter().flat_map(|family| beside_services(family, &frontends)));

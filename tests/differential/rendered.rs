@@ -6,11 +6,11 @@ use vrouter_tests::lab::Family;
 
 use crate::control::Tables;
 use crate::kernel::Ruleset;
-use crate::place::{OWN, by_family, pod_prefix};
+use crate::place::{NodePortAddresses, OWN, by_family, pod_prefix};
 
 /// The rules of both families.
-pub fn ruleset(tables: &Tables) -> anyhow::Result<Ruleset> {
-    let node = own_node(tables)?;
+pub fn ruleset(tables: &Tables, node_ports: NodePortAddresses) -> anyhow::Result<Ruleset> {
+    let node = own_node(tables, node_ports)?;
     let services = || {
         tables.values().filter_map(|object| match object {
             Object::FloatingIp(service) => Some(service),
@@ -23,7 +23,7 @@ pub fn ruleset(tables: &Tables) -> anyhow::Result<Ruleset> {
     Ok(Ruleset { v4, v6 })
 }
 
-fn own_node(tables: &Tables) -> anyhow::Result<OwnNode> {
+fn own_node(tables: &Tables, node_ports: NodePortAddresses) -> anyhow::Result<OwnNode> {
     let own = tables.values().find_map(|object| match object {
         Object::VirtualRouter(router) if router.name == OWN.name() => Some(router.id),
         _ => None,
@@ -33,7 +33,7 @@ fn own_node(tables: &Tables) -> anyhow::Result<OwnNode> {
         router: own,
         zone: OWN.zone.to_owned(),
         addresses: Family::BOTH.into_iter().flat_map(|family| OWN.addresses(family)).collect(),
-        node_port_addresses: Vec::new(),
+        node_port_addresses: node_ports.prefixes(),
         pod_prefixes: prefixes.collect::<Result<_, _>>()?,
     })
 }

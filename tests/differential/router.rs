@@ -10,7 +10,7 @@ use vrouter_tests::lab::Family;
 
 use crate::control::{self, Interface, Tables};
 use crate::packet::{Probe, Seen, SeenKind};
-use crate::place::{Machine, OTHERS, OWN, PODS, Place, SOURCE_PORTS, family_of};
+use crate::place::{Machine, NodePortAddresses, OTHERS, OWN, PODS, Place, SOURCE_PORTS, family_of};
 use crate::verdict::Verdict;
 use crate::world::World;
 
@@ -33,11 +33,11 @@ pub struct Router {
 
 impl Router {
     /// The own node with these tables.
-    pub fn new(tables: Tables) -> Result<Self> {
+    pub fn new(tables: Tables, node_ports: NodePortAddresses) -> Result<Self> {
         let mut node = Node::new(&OWN.name(), FLOW_SLOTS);
         let refusals = node.put(tables.into_values());
         ensure!(refusals.is_empty(), "the node refuses {refusals:#?}");
-        node.tables.set_host(host_network(control::fabric()?));
+        node.tables.set_host(host_network(control::fabric()?, node_ports));
         node.attach(vhost0(control::fabric()?), HOST_PORT);
         for number in 0..=PODS {
             node.attach(pod(number)?, port(number));
@@ -99,12 +99,12 @@ fn verdict(probe: &Probe, frame: &Frame) -> Result<Verdict> {
     Ok(Verdict::of(probe, seen.kind, place))
 }
 
-fn host_network(vrf: VrfId) -> HostNetwork {
+fn host_network(vrf: VrfId, node_ports: NodePortAddresses) -> HostNetwork {
     let addresses = Family::BOTH.into_iter().flat_map(|family| Machine::addresses(OWN, family));
     HostNetwork {
         vrf,
         addresses: addresses.collect(),
-        node_port_addresses: Vec::new(),
+        node_port_addresses: node_ports.prefixes(),
         source_ports: SOURCE_PORTS,
     }
 }

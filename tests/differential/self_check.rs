@@ -13,7 +13,7 @@ use vrouter_tests::lab::Family;
 use crate::kernel::{Ruleset, with_kernel};
 use crate::objects::Objects;
 use crate::packet::{Probe, Protocol};
-use crate::place::Client;
+use crate::place::{Client, NodePortAddresses};
 use crate::proxy::rules;
 use crate::world::World;
 
@@ -145,7 +145,8 @@ const CASES: &[Case] = &[
 
 fn hand_written_cases() -> Result<()> {
     let objects = objects()?;
-    let ruleset = Ruleset { v4: rules(&objects, Family::V4), v6: rules(&objects, Family::V6) };
+    let [v4, v6] = Family::BOTH.map(|family| rules(&objects, NodePortAddresses::All, family));
+    let ruleset = Ruleset { v4, v6 };
     with_kernel(&ruleset, |kernel| {
         for (number, case) in (0..).zip(CASES) {
             let probes: Vec<Probe> = (0..64).map(|port| probe(case, 2000 + number * 100 + port)).collect();

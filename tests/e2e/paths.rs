@@ -32,7 +32,7 @@ const PORT: u16 = 9000;
 const GATEWAYS: [&str; 2] = ["10.244.0.1", "fd00:10:244::1"];
 /// The MTU of the way beyond the router, while it is small.
 const SMALL: &str = "1400";
-const BEYOND: [&str; 2] = ["203.0.113.0/24", "2001:db8:113::/64"];
+const BEYOND: [(&str, &str); 2] = [("203.0.113.0/24", "0"), ("2001:db8:113::/64", "256")];
 
 fn objects(programs: &Programs) -> Vec<Value> {
     let ports = ["TCP", "UDP"].map(|protocol| ServicePort { protocol, port: PORT, target: ECHO });
@@ -87,21 +87,24 @@ struct SmallPath<'a>(&'a Lab);
 impl<'a> SmallPath<'a> {
     fn begin(lab: &'a Lab) -> Result<Self> {
         let path = Self(lab);
-        for beyond in BEYOND {
-            lab.router(&["route", "replace", beyond, "dev", "internet", "proto", "kernel", "mtu", SMALL])?;
-        }
+        path.set(SMALL)?;
         Ok(path)
+    }
+
+    /// In place of the kernel's own routes, the one of IPv6 told by its metric.
+    fn set(&self, mtu: &str) -> Result<()> {
+        for (beyond, metric) in BEYOND {
+            let words = ["route", "replace", beyond, "dev", "internet", "proto", "kernel", "metric", metric];
+            self.0.router(&[&words[..], &["mtu", mtu]].concat())?;
+        }
+        Ok(())
     }
 }
 
 impl Drop for SmallPath<'_> {
     fn drop(&mut self) {
-        for beyond in BEYOND {
-            // What cannot be set back now goes with the lab.
-            let _ = self
-                .0
-                .router(&["route", "replace", beyond, "dev", "internet", "proto", "kernel", "mtu", "1500"]);
-        }
+        // What cannot be set back now goes with the lab.
+        let _ = self.set("1500");
     }
 }
 

@@ -223,7 +223,7 @@ fn take(cluster: &mut Cluster, objects: &mut std::collections::BTreeMap<(Kind, S
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20000))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn incremental_equals_from_scratch(steps in prop::collection::vec(a_step(), 1..40)) {

@@ -195,6 +195,18 @@ fn np_13_a_pod_that_ended_owns_no_address() {
 }
 
 #[test]
+fn an_attachment_ends_with_its_pod_whatever_the_pod_was_before() {
+    let mut cluster = Cluster::with_two_nodes();
+    cluster.attach("n2", 1, "default/web-0", &["10.244.7.7"]);
+    let mut host = pod("web-0", "web", "n1", json!({}));
+    host["spec"]["hostNetwork"] = true.into();
+    cluster.apply(host);
+    assert_eq!(cluster.route("n1", "10.244.7.7/32"), tunnel(2));
+    cluster.apply(pod("web-0", "web", "n1", json!({ "phase": "Succeeded" })));
+    assert_eq!(cluster.route("n1", "10.244.7.7/32"), None);
+}
+
+#[test]
 fn a_member_with_another_interface_is_another_member() {
     let member = |cluster: &Cluster| cluster.listeners("default/web", "TCP/80")[0].members[0].clone();
     let mut cluster = Cluster::with_two_nodes();

@@ -127,8 +127,10 @@ impl Generator<'_> {
         for _ in 0..self.random.pick(&[1, 1, 2]) {
             let family = self.random.pick(families);
             let number = 1 + self.random.below(EXTERNAL_ADDRESSES.into()) as u16;
-            let is_own = self.random.percent(8);
-            let address = if is_own { OWN.address(family) } else { external_ip(family, number) };
+            // Not the one that endpoints on the node have: kube-proxy filters what it has translated already, and would
+            // take what is for such an endpoint for this.
+            let own = OWN.addresses(family)[1];
+            let address = if self.random.percent(8) { own } else { external_ip(family, number) };
             if self.take(address, spec) {
                 addresses.insert(address.to_string());
             }

@@ -8,7 +8,7 @@ use super::endpoints::Usable;
 use super::frontend::{Endpoint, Frontend, Policy, frontends};
 use super::table::Table;
 use crate::objects::Objects;
-use crate::place::{OWN, by_family, family_of, pod_prefix};
+use crate::place::{NodePortAddresses, OWN, family_of, pod_prefix};
 
 const SERVICES: &str = "KUBE-SERVICES";
 const NODE_PORTS: &str = "KUBE-NODEPORTS";
@@ -19,16 +19,13 @@ const FIREWALL: &str = "KUBE-PROXY-FIREWALL";
 const FORWARD: &str = "KUBE-FORWARD";
 
 /// The rules of the own node for these objects.
-pub fn rules(objects: &Objects, family: Family) -> String {
+pub fn rules(objects: &Objects, node_ports: NodePortAddresses, family: Family) -> String {
     let mut rules = Rules { nat: Table::new("nat"), filter: Table::new("filter") };
     rules.frame();
     for frontend in frontends(objects, family) {
         rules.frontend(&frontend);
     }
-    // Node ports come last, at every address of the node.
-    rules.nat.comment("node ports");
-    let not_loopback = by_family(family, "", " ! -d ::1/128");
-    rules.nat.rule(SERVICES, &format!("-m addrtype --dst-type LOCAL{not_loopback} -j {NODE_PORTS}"));
+    rules.node_ports(node_ports, family);
     format!("{}{}", rules.filter, rules.nat)
 }
 
@@ -94,6 +91,20 @@ impl Rules {
         filter.rule(FORWARD, "-m conntrack --ctstate INVALID -j DROP");
         filter.rule(FORWARD, "-m mark --mark 0x4000/0x4000 -j ACCEPT");
         filter.rule(FORWARD, "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT");
+    }
+
+    /// Node ports come last.
+    fn node_ports(&mut self, at: NodePortAddresses, family: Family) {
+        self.nat.comment("node ports");
+        let own = OWN.addresses(family).into_iter().filter(|address| at.include(*address));
+        let matched = match at {
+            NodePortAddresses::All if family == Family::V4 => vec!["-m addrtype --dst-type LOCAL".to_owned()],
+            NodePortAddresses::All => vec!["-m addrtype --dst-type LOCAL ! -d ::1/128".to_owned()],
+            NodePortAddresses::First => own.map(|address| format!("-d {address}")).collect(),
+        };
+        for matched in matched {
+            self.nat.rule(SERVICES, &format!("{matched} -j {NODE_PORTS}"));
+        }
     }
 
     fn frontend(&mut self, frontend: &Frontend) {

@@ -109,7 +109,7 @@ pub fn measure_beside<T>(
 }
 
 fn run(from: &Netns, target: SocketAddr, traffic: Traffic, seconds: u32) -> Result<Value> {
-    let mut command = from.limited_command(seconds + GRACE, "iperf3");
+    let mut command = from.measuring_command(seconds + GRACE, "iperf3");
     command.args(["--client", &target.ip().to_string(), "--port", &target.port().to_string()]).args([
         "--time",
         &seconds.to_string(),

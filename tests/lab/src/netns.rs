@@ -85,10 +85,13 @@ impl Netns {
         command
     }
 
-    /// The same, but it is ended after so many seconds, see [`was_stopped`].
-    pub fn limited_command(&self, seconds: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = self.command("timeout");
-        command.args(["--kill-after=5", &seconds.to_string()]).arg(program);
+    /// One that measures in it: in a session of its own, like all that it measures, see [`process::in_own_session`]. It is
+    /// ended after so many seconds, see [`was_stopped`].
+    pub fn measuring_command(&self, seconds: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = process::in_own_session("ip");
+        command
+            .args(["netns", "exec", &self.0, "timeout", "--kill-after=5", &seconds.to_string()])
+            .arg(program);
         command
     }
 
@@ -103,7 +106,7 @@ impl Netns {
     }
 }
 
-/// Whether a limited command had to be ended: `timeout`'s own code, or that of a process which heeds no gentle signal.
+/// Whether a measuring command had to be ended: `timeout`'s own code, or that of a process which heeds no gentle signal.
 pub fn was_stopped(status: ExitStatus) -> bool {
     matches!(status.code(), Some(124 | 137) | None)
 }

@@ -11,6 +11,7 @@ use crate::netns::{self, Netns};
 use crate::node;
 use crate::ports::{self, Transport};
 use crate::process::{Process, wait_until};
+use crate::shell::run;
 use crate::state::{DataPath, Node};
 use crate::underlay::{self, BRIDGE, DEVICE, MTU};
 
@@ -88,12 +89,28 @@ pub fn build(lab: &LabName, nodes: &[Node]) -> Result<()> {
     }
     for client in [Part::Client, Part::SecondClient].map(|part| lab.netns(&part)) {
         default_routes(&client, ipv4, ipv6)?;
-        // By ports too, so that one client's connections go by way of every node. The router looks at addresses alone:
-        // then what it has to say of a packet takes the packet's own way.
+        // By ports too, so that one client's connections go by way of every node.
         client.sysctl(&["net.ipv4.fib_multipath_hash_policy=1", "net.ipv6.fib_multipath_hash_policy=1"])?;
+        keep_ways(&client);
         route_to_nodes(&client, DEVICE, nodes)?;
     }
+    by_addresses_alone(&router);
+    keep_ways(&internet);
     route_to_nodes(&router, BRIDGE, nodes)
+}
+
+/// A connection keeps its way, which a sender of IPv6 otherwise changes when it must send again.
+fn keep_ways(netns: &Netns) {
+    // Before Linux 5.17 it cannot be told.
+    let _ = netns.sysctl(&["net.core.txrehash=0"]);
+}
+
+/// What the router has to say of a packet then takes the way that the packet's own sender does, in whose packets it sees
+/// other flow labels than in the answers to them.
+fn by_addresses_alone(router: &Netns) {
+    // Before Linux 5.14 there is no such choice: IPv6 goes by flow labels too.
+    let custom = ["net.ipv6.fib_multipath_hash_fields=3", "net.ipv6.fib_multipath_hash_policy=3"];
+    let _ = router.sysctl(&custom);
 }
 
 fn build_router(router: &Netns, internet: &Netns) -> Result<()> {
@@ -129,6 +146,9 @@ fn route_to_nodes(netns: &Netns, device: &str, nodes: &[Node]) -> Result<()> {
     if ours().next().is_none() {
         return Ok(());
     }
+    for node in ours() {
+        introduce(netns, device, node)?;
+    }
     let hop = |address: IpAddr| format!(" nexthop via {address} dev {device}");
     let [ipv4, ipv6]: [String; 2] = [
         ours().map(|node| hop(node.ipv4.into())).collect(),
@@ -137,6 +157,15 @@ fn route_to_nodes(netns: &Netns, device: &str, nodes: &[Node]) -> Result<()> {
     let routes = [LOAD_BALANCERS, EXTERNAL]
         .map(|[prefix, prefix6]| format!("route add {prefix}{ipv4}\nroute add {prefix6}{ipv6}\n"));
     netns.ip_batch(&routes.concat())
+}
+
+/// Makes a node's link address known. Of several ways, IPv6 does not take one whose neighbour it has yet to find; a
+/// connection that began then would change its way as soon as it has.
+fn introduce(netns: &Netns, device: &str, node: &Node) -> Result<()> {
+    let file = format!("/sys/class/net/{DEVICE}/address");
+    let address = run("ip", ["netns", "exec", node.netns.name(), "cat", &file])?;
+    let (ipv6, address) = (node.ipv6, address.trim());
+    netns.ip(&format!("neigh replace {ipv6} lladdr {address} dev {device} nud stale"))
 }
 
 /// Starts a server on the internet that tells its clients what it sees of them, like those of the pods.

@@ -1,5 +1,6 @@
 //! Background processes that outlive the command that started them.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -26,9 +27,7 @@ impl Process {
     /// Starts a command in a session of its own, its output appended to a file.
     pub fn spawn(command: &Command, marker: (&str, &str), log: &Path) -> Result<Self> {
         let output = open_log(log)?;
-        // setsid replaces itself by the command, so the child's number stays the command's.
-        let child = Command::new("setsid")
-            .arg(command.get_program())
+        let child = in_own_session(command.get_program())
             .args(command.get_args())
             .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
             .env(marker.0, marker.1)
@@ -65,6 +64,18 @@ impl Process {
     pub fn wait(self, limit: Duration) -> bool {
         wait_until(limit, || !self.runs())
     }
+}
+
+/// A command that will run in a session of its own.
+///
+/// Linux's autogroups share the processors out among sessions, each as nice as somebody made it. A new one is as good as
+/// any other, so what runs in it is as fast as it would be if another shell had started it.
+pub fn in_own_session(program: impl AsRef<OsStr>) -> Command {
+    // It replaces itself by the program, whose number is the child's then. Only where the child led a process group, which
+    // it does not, it would have to start another.
+    let mut command = Command::new("setsid");
+    command.arg("--wait").arg(program);
+    command
 }
 
 /// Sends a signal; a process that is gone meanwhile is fine.
@@ -198,6 +209,16 @@ mod tests {
         assert!(bears(process.pid(), "MARK=mine"));
         process.signal(Signal::SIGTERM).unwrap();
         assert!(process.wait(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn a_session_of_its_own_is_the_childs() {
+        let child = in_own_session("cat").arg("/proc/self/stat").stdout(Stdio::piped()).spawn().unwrap();
+        let pid = child.id().to_string();
+        let said = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+        let fields: Vec<_> = said.split(' ').collect();
+        let (number, session) = (fields[0], fields[5]);
+        assert_eq!((number, session), (&*pid, &*pid));
     }
 
     #[test]

@@ -300,7 +300,11 @@ impl Settings {
 }
 
 /// What a setting says, or else what it is by default.
-fn read<T: FromStr<Err: ToString>>(flag: &'static str, text: Option<&str>, default: T) -> Result<T, ConfigError> {
+fn read<T: FromStr<Err: ToString>>(
+    flag: &'static str,
+    text: Option<&str>,
+    default: T,
+) -> Result<T, ConfigError> {
     let Some(text) = text else { return Ok(default) };
     text.parse().map_err(|error: T::Err| ConfigError::Value { flag, problem: error.to_string() })
 }
@@ -336,7 +340,10 @@ mod tests {
         ));
         let config = config.unwrap();
         let host = config.host.unwrap();
-        assert_eq!(host.node_port_addresses, ["10.0.0.0/8", "fd00::/8"].map(|prefix| prefix.parse().unwrap()));
+        assert_eq!(
+            host.node_port_addresses,
+            ["10.0.0.0/8", "fd00::/8"].map(|prefix| prefix.parse().unwrap())
+        );
         assert_eq!((host.source_ports.range(), config.healthz), (50_000..=50_999, None));
         assert!(resolve(&format!("{LAB} --host-path none")).unwrap().host.is_none());
     }

@@ -11,8 +11,8 @@ use rtnetlink::packet_route::link::LinkAttribute;
 use serde::Deserialize;
 use vrouter_forward::frame::{PortId, Time};
 use vrouter_forward::{DroppedPacket, Epoch, Shared, Snapshot};
-use vrouter_objects::MacAddress;
 use vrouter_io::{DataPath, DataPathConfig, FlowFile, IoError, Peers, Tap, TapSpec, TunnelEnd, boot_time};
+use vrouter_objects::MacAddress;
 
 use crate::host_path::{self, HostPath, HostPathError, Keeper};
 use crate::plane::{DataPlane, Device, PlaneError, Tunnels};

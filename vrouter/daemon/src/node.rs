@@ -48,12 +48,12 @@ pub async fn run(config: Config) -> Result<()> {
     let (rest, told_to_rest) = oneshot::channel::<()>();
     let told_to_rest = told_to_rest.map(drop).shared();
     let tender = tokio::spawn(Arc::clone(&agent).keep_tending(told_to_rest.clone()));
-    let keeper = tokio::spawn(Arc::clone(&agent).keep_tables(told_to_rest));
+    let keeper = tokio::spawn(Arc::clone(&agent).keep_tables(told_to_rest.clone()));
+    let health = tokio::spawn(health::serve(Arc::clone(&agent), config.healthz, told_to_rest));
     let watcher = config.host.is_some().then(|| {
         let agent = Arc::clone(&agent);
         tokio::spawn(async move { host_path::watch(|| agent.note_host_change()).await })
     });
-    let health = tokio::spawn(health::serve(Arc::clone(&agent), config.healthz));
     let channel = tokio::spawn(control::follow(Arc::clone(&agent), config.control));
     writeln!(std::io::stdout(), "vrouter ready").context("standard output")?;
     tracing::info!("node {} is ready, {} workers", config.node, config.workers);
@@ -62,7 +62,6 @@ pub async fn run(config: Config) -> Result<()> {
     tracing::info!("stopping");
     signals.abort();
     end(channel).await;
-    end(health).await;
     if let Some(watcher) = watcher {
         end(watcher).await;
     }
@@ -74,13 +73,14 @@ pub async fn run(config: Config) -> Result<()> {
     drop(rest);
     tender.await?;
     keeper.await?;
+    health.await?;
     run_directory.close();
     drop(agent);
     match Arc::into_inner(plane) {
         Some(plane) => tokio::task::spawn_blocking(move || plane.stop()).await?,
         None => tracing::warn!("something still uses the data path; it ends with the process"),
     }
-    tracing::info!("stopped; interfaces and flows stay");
+    tracing::info!("stopped; pods' interfaces and flows stay");
     Ok(())
 }
 

@@ -11,13 +11,15 @@ use vrouter_forward::flow::{FlowConfig, FlowTable, Slot};
 use vrouter_forward::frame::{PortId, Time};
 use vrouter_forward::{DroppedPacket, Epoch, ForwardConfig, Shared, Snapshot};
 use vrouter_objects::{
-    AddressLease, LeaseId, MacAddress, NetworkKind, Object, PodBinding, PodName, RouterId, RoutingInstance, Subnet,
-    Version, VirtualRouter, Vni, VrfId,
+    AddressLease, LeaseId, MacAddress, NetworkKind, Object, PodBinding, PodName, RouterId, RoutingInstance,
+    Subnet, Version, VirtualRouter, Vni, VrfId,
 };
 use vrouter_proto::convert::key_of;
 use vrouter_proto::{Digest, object_digest, v1};
 
-use crate::agent::{Agent, Applied, Assignment, AttachError, AttachRequest, Drift, HostSettings, Identity, Restored};
+use crate::agent::{
+    Agent, Applied, Assignment, AttachError, AttachRequest, Drift, HostSettings, Identity, Restored,
+};
 use crate::attachment::{Attachment, ContainerInterface};
 use crate::control::{Base, Update, WireKey};
 use crate::host_path::{HostPath, PortRange};

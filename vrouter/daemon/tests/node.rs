@@ -43,6 +43,61 @@ async fn a_pod_outlives_the_node_and_the_controller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_nodes_own_stack_has_a_port_for_as_long_as_the_node_runs() {
+    let underlay = Netns::new("host");
+    underlay.run("ip link add eth0 type veth peer name eth1");
+    underlay.run("ip link set eth0 up");
+    underlay.run("ip link set eth1 up");
+    underlay.run("ip address add 172.30.0.1/24 dev eth0");
+    underlay.run("ip address add fd00:30::1/64 dev eth0 nodad");
+    let before = underlay.run("ip rule");
+    let _controller = Controller::start(&underlay).await;
+    let mut node = Node::start(&underlay).await;
+    node.tables(1).await;
+    let link = underlay.run("ip -o link show vhost0");
+    assert!(link.contains("LOWER_UP") && link.contains("02:48:00:00:00:01"), "{link}");
+    let route = underlay.run("ip route get 10.244.0.2");
+    assert!(route.contains("via 169.254.1.1 dev vhost0 src 172.30.0.1"), "{route}");
+    assert!(underlay.run("nft list set inet vrouter_host own4").contains("172.30.0.1"));
+    let healthy = underlay.run("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:10256/healthz");
+    assert_eq!(healthy, "200");
+
+    let pod = Pod::new("host-pod");
+    let attached = node.attach(&pod).await.unwrap();
+    pod.configure(&attached);
+    for (own, address) in [("172.30.0.1", "10.244.0.2"), ("fd00:30::1", "fd00:10:244::2")] {
+        underlay.run(&format!("ping -c 1 -W 2 {address}"));
+        pod.netns.run(&format!("ping -c 1 -W 2 {own}"));
+    }
+
+    underlay.run("ip address add 172.30.0.7/24 dev eth0");
+    until(|| underlay.run("nft list set inet vrouter_host own4").contains("172.30.0.7")).await;
+    pod.netns.run("ping -c 1 -W 2 172.30.0.7");
+    underlay.run("ip link del vhost0");
+    until(|| underlay.run("ip route").contains("dev vhost0 proto 86")).await;
+
+    node.kill();
+    let mut node = Node::start_again(node).await;
+    until(|| underlay.run("ip -o link show vhost0").contains("LOWER_UP")).await;
+    underlay.run("ping -c 1 -W 2 10.244.0.2");
+    assert!(node.stop().success());
+    let links = underlay.run("ip -o link");
+    assert!(!links.contains("vhost0"), "{links}");
+    assert_eq!(underlay.run("nft list tables"), "");
+    assert_eq!(underlay.run("ip rule"), before);
+}
+
+/// Waits until something is so.
+async fn until(mut is_so: impl FnMut() -> bool) {
+    let wait = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wait).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn ctrl_3_stopped_in_order_it_leaves_the_pods_interface_and_takes_it_up_again() {
     let underlay = Netns::new("stop");
     underlay.run("ip address add 172.30.0.1/24 dev lo");

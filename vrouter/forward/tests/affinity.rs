@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use support::{
-    ACK, ALL_PROTOCOLS, CLIENT_KINDS, ClientKind, FAMILIES, FIN, FRONTENDS, Frontend, SYN, Scene, packet, scenes,
-    scenes_of,
+    ACK, ALL_PROTOCOLS, CLIENT_KINDS, ClientKind, FAMILIES, FIN, FRONTENDS, Frontend, SYN, Scene, packet,
+    scenes, scenes_of,
 };
 use vrouter_forward::Family;
 use vrouter_forward::sim::ServiceSpec;
@@ -39,7 +39,12 @@ fn aff_2_three_hours_and_no_more() {
         let first = members_of(&mut scene, 1000..1030);
         assert_eq!(first.len(), 1, "{}", scene.label());
         wait(&mut scene, 10_799_000);
-        assert_eq!(members_of(&mut scene, 2000..2001), first, "{}: it counts from the last new flow", scene.label());
+        assert_eq!(
+            members_of(&mut scene, 2000..2001),
+            first,
+            "{}: it counts from the last new flow",
+            scene.label()
+        );
         wait(&mut scene, 10_799_000);
         assert_eq!(members_of(&mut scene, 3000..3001), first, "{}", scene.label());
         // From another place it is another choice, which this client has only once it is free.
@@ -124,7 +129,8 @@ fn aff_6_every_service_has_its_own_time() {
             let mut scene = Scene::new(family, protocol, Frontend::ClusterIp, ClientKind::Pod, PODS);
             scene.put(sticky(scene.service(ALL), 100));
             let other = if family == Family::V4 { "10.96.0.66" } else { "fd00:10:96::66" }.parse().unwrap();
-            let members: Vec<_> = scene.pods.iter().map(|pod| (support::address(pod, family), 8080)).collect();
+            let members: Vec<_> =
+                scene.pods.iter().map(|pod| (support::address(pod, family), 8080)).collect();
             let spec = ServiceSpec::new(2, other, protocol, 80, &members);
             scene.put(sticky(spec.floating_ip(), 10));
             let (mut of_one, mut of_other) = (BTreeSet::new(), BTreeSet::new());
@@ -211,7 +217,8 @@ fn aff_9_an_idle_connection_of_which_one_half_is_seen_stays() {
 #[test]
 fn aff_6_every_client_has_its_own_member() {
     for family in FAMILIES {
-        let mut scene = Scene::new(family, ServiceProtocol::Udp, Frontend::NodePort, ClientKind::Outside, PODS);
+        let mut scene =
+            Scene::new(family, ServiceProtocol::Udp, Frontend::NodePort, ClientKind::Outside, PODS);
         scene.put(sticky(scene.service(ALL), 600));
         let ask = |scene: &mut Scene, client: u16, port| {
             let from: IpAddr = match family {

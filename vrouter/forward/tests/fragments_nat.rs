@@ -3,8 +3,8 @@
 mod support;
 
 use support::{
-    CLIENT_KINDS, CLIENT_PORT, FAMILIES, FRONTENDS, MEMBER_PORT, Scene, address, drops, node_address, outside, read,
-    read_datagram, reassemble, scenes_of,
+    CLIENT_KINDS, CLIENT_PORT, FAMILIES, FRONTENDS, MEMBER_PORT, Scene, address, drops, node_address,
+    outside, read, read_datagram, reassemble, scenes_of,
 };
 use vrouter_forward::frame::{Frame, Ingress};
 use vrouter_forward::sim::{Cluster, Delivery, HOST_PORT, PacketBuilder};
@@ -14,7 +14,8 @@ const HERE_AND_THERE: &[usize] = &[0, 1];
 const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
 fn udp_scenes() -> impl Iterator<Item = Scene> {
-    scenes_of(&FRONTENDS, &CLIENT_KINDS, HERE_AND_THERE).filter(|scene| scene.protocol == ServiceProtocol::Udp)
+    scenes_of(&FRONTENDS, &CLIENT_KINDS, HERE_AND_THERE)
+        .filter(|scene| scene.protocol == ServiceProtocol::Udp)
 }
 
 /// A large question of the client's, in three pieces.
@@ -43,9 +44,16 @@ fn frag_2_pieces_in_any_order_reach_one_member_by_every_frontend() {
                 let label = format!("{} {order:?} {:?}", scene.label(), drops(&scene.cluster, 0));
                 let pod = &scene.pods[member];
                 assert_eq!(delivered.len(), 3, "{label}");
-                assert!(delivered.iter().all(|piece| (piece.node, piece.port) == (pod.node, pod.port)), "{label}");
+                assert!(
+                    delivered.iter().all(|piece| (piece.node, piece.port) == (pod.node, pod.port)),
+                    "{label}"
+                );
                 let got = read_datagram(&delivered);
-                assert_eq!((got.destination, got.ports.1), (address(pod, scene.family), MEMBER_PORT), "{label}");
+                assert_eq!(
+                    (got.destination, got.ports.1),
+                    (address(pod, scene.family), MEMBER_PORT),
+                    "{label}"
+                );
                 assert_eq!(got.payload, [6; 3000], "{label}");
                 assert!(scene.cluster.nodes.iter().all(|node| node.shared.totals().held == 0), "{label}");
             }
@@ -59,12 +67,17 @@ fn frag_5_a_large_question_and_a_large_answer_both_arrive_by_every_frontend() {
         for member in 0..2 {
             scene.put_members(&[member]);
             let (pieces, client) = (question(&scene, 1 + member as u16), scene.client.clone());
-            let there: Vec<_> = pieces.iter().flat_map(|piece| client.send(&mut scene.cluster, piece)).collect();
+            let there: Vec<_> =
+                pieces.iter().flat_map(|piece| client.send(&mut scene.cluster, piece)).collect();
             let got = read_datagram(&there);
             let answer = PacketBuilder::new(got.destination, got.source).udp(got.ports.1, got.ports.0);
             let answer = answer.payload(&[2; 4000]).identification(40 + member as u16).build_fragments(1400);
             let back = answer_in_pieces(&mut scene, &there[0], &answer);
-            assert!(back.len() == 3 && back.iter().all(|piece| client.is_at(piece)), "{}: {back:?}", scene.label());
+            assert!(
+                back.len() == 3 && back.iter().all(|piece| client.is_at(piece)),
+                "{}: {back:?}",
+                scene.label()
+            );
             let got = read_datagram(&back);
             let (from, port) = scene.place();
             assert_eq!((got.source, got.ports), (from, (port, CLIENT_PORT)), "{}", scene.label());
@@ -85,13 +98,21 @@ fn frag_5_what_leaves_in_the_nodes_name_and_its_answer_may_come_in_pieces() {
             let left: Vec<_> = order.iter().flat_map(|at| cluster.send(&pod, &pieces[*at])).collect();
             assert!(left.iter().all(|piece| piece.port == HOST_PORT), "{family:?} {order:?}");
             let got = read_datagram(&left);
-            assert_eq!((got.source, got.payload), (node_address(0, family), vec![3; 3000]), "{family:?} {order:?}");
+            assert_eq!(
+                (got.source, got.payload),
+                (node_address(0, family), vec![3; 3000]),
+                "{family:?} {order:?}"
+            );
             let answer = PacketBuilder::new(outside(family), got.source).udp(53, got.ports.0);
             let pieces = answer.payload(&[4; 3000]).identification(10).build_fragments(1200);
             let back: Vec<_> = order.iter().flat_map(|at| cluster.send_from_host(0, &pieces[*at])).collect();
             assert!(back.iter().all(|piece| piece.port == pod.port), "{family:?} {order:?}: {back:?}");
             let got = read_datagram(&back);
-            assert_eq!((got.destination, got.ports), (address(&pod, family), (53, 5000)), "{family:?} {order:?}");
+            assert_eq!(
+                (got.destination, got.ports),
+                (address(&pod, family), (53, 5000)),
+                "{family:?} {order:?}"
+            );
             assert_eq!(got.payload, [4; 3000], "{family:?} {order:?}");
         }
     }
@@ -148,7 +169,11 @@ fn frag_9_a_large_ping_is_answered() {
             let (pod, other) = (cluster.pod(0), cluster.pod(node));
             let reply = if family == vrouter_forward::Family::V4 { 0 } else { 129 };
             let ping = PacketBuilder::new(address(&pod, family), address(&other, family)).echo_request(7, 1);
-            let pong = PacketBuilder::new(address(&other, family), address(&pod, family)).icmp(reply, 0, [0, 7, 0, 1]);
+            let pong = PacketBuilder::new(address(&other, family), address(&pod, family)).icmp(
+                reply,
+                0,
+                [0, 7, 0, 1],
+            );
             let ping = ping.payload(&[1; 3000]).build_fragments(1400);
             let there: Vec<_> = ping.iter().flat_map(|piece| cluster.send(&pod, piece)).collect();
             assert!(there.iter().all(|piece| (piece.node, piece.port) == (other.node, other.port)));
@@ -162,13 +187,19 @@ fn frag_9_a_large_ping_is_answered() {
         let mut cluster = Cluster::new(1);
         let pod = cluster.pod(0);
         let ping = PacketBuilder::new(address(&pod, family), outside(family)).echo_request(7, 1);
-        let left: Vec<_> = ping.payload(&[1; 3000]).build_fragments(1400).iter().flat_map(|piece| cluster.send(&pod, piece)).collect();
+        let left: Vec<_> = ping
+            .payload(&[1; 3000])
+            .build_fragments(1400)
+            .iter()
+            .flat_map(|piece| cluster.send(&pod, piece))
+            .collect();
         let got = read_datagram(&left);
         assert_eq!(got.source, node_address(0, family));
         let reply = if family == vrouter_forward::Family::V4 { 0 } else { 129 };
         let rest = [got.payload[4], got.payload[5], 0, 1];
         let pong = PacketBuilder::new(outside(family), got.source).icmp(reply, 0, rest).payload(&[1; 3000]);
-        let back: Vec<_> = pong.build_fragments(1400).iter().flat_map(|piece| cluster.send_from_host(0, piece)).collect();
+        let back: Vec<_> =
+            pong.build_fragments(1400).iter().flat_map(|piece| cluster.send_from_host(0, piece)).collect();
         let got = read_datagram(&back);
         assert_eq!((got.destination, &got.payload[4..6]), (address(&pod, family), &[0, 7][..]), "{family:?}");
     }

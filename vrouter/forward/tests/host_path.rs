@@ -5,16 +5,16 @@ mod support;
 use std::net::IpAddr;
 
 use support::{
-    ACK, ALL_PROTOCOLS, CLIENT_PORT, Client, ClientKind, FAMILIES, FRONTENDS, Frontend, MEMBER_PORT, SYN, Scene,
-    address, answer, drops, from_tunnel, gateway, is_refusal, node_address, node_mac, only, outside, packet, publish,
-    read, scenes, scenes_of, vip, vtep,
+    ACK, ALL_PROTOCOLS, CLIENT_PORT, Client, ClientKind, FAMILIES, FRONTENDS, Frontend, MEMBER_PORT, SYN,
+    Scene, address, answer, drops, from_tunnel, gateway, is_refusal, node_address, node_mac, only, outside,
+    packet, publish, read, scenes, scenes_of, vip, vtep,
 };
+use vrouter_forward::Family;
 use vrouter_forward::flow::{ConnectionState, Direction, FlowRecord, Origin};
 use vrouter_forward::sim::{Cluster, HOST_PORT, PacketBuilder};
-use vrouter_forward::Family;
 use vrouter_objects::{
-    AddressLease, DropReason, LeaseId, MemberId, NextHop, Object, RouterId, RouterKind, ServiceProtocol, VirtualRouter,
-    VmiId, VrfId,
+    AddressLease, DropReason, LeaseId, MemberId, NextHop, Object, RouterId, RouterKind, ServiceProtocol,
+    VirtualRouter, VmiId, VrfId,
 };
 
 const HERE_AND_THERE: &[usize] = &[0, 1];
@@ -53,12 +53,17 @@ fn a_client_from_outside_is_known_to_the_member_and_answered_by_the_node_it_came
 
             let [there, back] = connection(&scene.cluster, 0);
             assert_eq!((there.key.vrf, there.key.origin), (vrf(3), Origin::Host), "{label}");
-            assert_eq!((IpAddr::from(there.key.destination), there.key.destination_port), (to, port), "{label}");
+            assert_eq!(
+                (IpAddr::from(there.key.destination), there.key.destination_port),
+                (to, port),
+                "{label}"
+            );
             let translated = (IpAddr::from(there.translated_destination), there.translated_destination_port);
             assert_eq!(translated, (address(&pod, family), MEMBER_PORT), "{label}");
             assert_eq!(IpAddr::from(there.translated_source), client, "{label}");
             assert_eq!(there.egress_vrf, Some(vrf(1)), "{label}");
-            let to_member = if member == 0 { NextHop::Interface(pod.vmi) } else { NextHop::Tunnel(router(member)) };
+            let to_member =
+                if member == 0 { NextHop::Interface(pod.vmi) } else { NextHop::Tunnel(router(member)) };
             assert_eq!(there.next_hop, to_member, "{label}");
             assert_eq!((back.key.vrf, back.key.origin), (vrf(1), Origin::Cluster), "{label}");
             assert_eq!(back.next_hop, NextHop::Interface(VmiId::HOST), "{label}");
@@ -68,7 +73,11 @@ fn a_client_from_outside_is_known_to_the_member_and_answered_by_the_node_it_came
                 let [there, back] = connection(&scene.cluster, 1);
                 assert_eq!((there.key.vrf, there.key.origin), (vrf(1), Origin::Router(router(0))), "{label}");
                 assert_eq!((there.next_hop, there.service), (NextHop::Interface(pod.vmi), None), "{label}");
-                assert_eq!((back.key.origin, back.next_hop), (Origin::Cluster, NextHop::Tunnel(router(0))), "{label}");
+                assert_eq!(
+                    (back.key.origin, back.next_hop),
+                    (Origin::Cluster, NextHop::Tunnel(router(0))),
+                    "{label}"
+                );
                 assert_eq!(IpAddr::from(back.key.destination), client, "{label}");
                 assert_eq!(there.state.connection, ConnectionState::Established, "{label}");
             } else {
@@ -124,16 +133,26 @@ fn pods_are_reached_directly_and_their_answers_go_back_the_same_way() {
                     let frame = packet(client.address(family), address(pod, family), protocol, ports, SYN);
                     let there = client.send(&mut cluster, &frame);
                     assert_eq!((there[0].node, there[0].port), (pod.node, pod.port), "{label}");
-                    assert_eq!((only(&there).source, only(&there).ports), (client.address(family), ports), "{label}");
+                    assert_eq!(
+                        (only(&there).source, only(&there).ports),
+                        (client.address(family), ports),
+                        "{label}"
+                    );
                     let back = answer(&mut cluster, &there[0], protocol, SYN | ACK);
                     assert!(back.len() == 1 && client.is_at(&back[0]), "{label}: {back:?}");
                     assert_eq!(only(&back).source, address(pod, family), "{label}");
-                    client.send(&mut cluster, &packet(client.address(family), address(pod, family), protocol, ports, ACK));
+                    client.send(
+                        &mut cluster,
+                        &packet(client.address(family), address(pod, family), protocol, ports, ACK),
+                    );
                 }
                 for node in 0..2 {
                     let flows = cluster.nodes[node].flows(cluster.now);
                     assert_eq!(flows.len(), if node == 0 { 4 } else { 2 }, "{flows:#?}");
-                    assert!(flows.iter().all(|flow| flow.state.connection == ConnectionState::Established), "{flows:#?}");
+                    assert!(
+                        flows.iter().all(|flow| flow.state.connection == ConnectionState::Established),
+                        "{flows:#?}"
+                    );
                 }
             }
         }
@@ -144,7 +163,11 @@ fn pods_are_reached_directly_and_their_answers_go_back_the_same_way() {
 fn with_a_kernel_node(scene: &mut Scene) {
     let node = VirtualRouter::new(router(1), "n2", vtep(1), node_mac(1));
     let addresses = addresses_of(1);
-    publish(&mut scene.cluster, 0, &[Object::VirtualRouter(VirtualRouter { kind: RouterKind::Kernel, addresses, ..node })]);
+    publish(
+        &mut scene.cluster,
+        0,
+        &[Object::VirtualRouter(VirtualRouter { kind: RouterKind::Kernel, addresses, ..node })],
+    );
     for (number, prefix) in (1..).zip(["10.244.1.0/24", "fd00:10:244:1::/64"]) {
         let lease = AddressLease {
             id: LeaseId::new(number).unwrap(),
@@ -169,7 +192,8 @@ fn members_on_a_kernels_node_see_the_block_of_the_node_that_sends() {
         scene.put_members(&[0]);
         let family = scene.family;
         let block = if family == Family::V4 { "10.244.1.0" } else { "fd00:10:244:1::" }.parse().unwrap();
-        let expected: IpAddr = if scene.kind == ClientKind::Pod { scene.client.address(family) } else { block };
+        let expected: IpAddr =
+            if scene.kind == ClientKind::Pod { scene.client.address(family) } else { block };
         let (_, delivery) = scene.connect();
         let got = read(&delivery.frame);
         assert_eq!((got.source, got.ports.0), (expected, CLIENT_PORT), "{}", scene.label());
@@ -190,11 +214,13 @@ fn members_on_a_kernels_node_see_the_block_of_the_node_that_sends() {
 fn what_is_the_nodes_own_goes_back_to_it_untouched() {
     for family in FAMILIES {
         let mut cluster = Cluster::new(2);
-        let node = node_address(0, family);
+        let (node, other) = (node_address(0, family), node_address(1, family));
         let mut frames = Vec::new();
-        for from in [outside(family), node_address(1, family), node] {
+        for (from, to) in
+            [(outside(family), node), (other, node), (node, node), (node, other), (outside(family), other)]
+        {
             for hops in [1, 64, 255] {
-                let to = PacketBuilder::new(from, node).hops(hops);
+                let to = PacketBuilder::new(from, to).hops(hops);
                 frames.push(to.clone().echo_request(7, 1).payload(b"ping").build());
                 frames.push(to.clone().protocol(47, &[1; 20]).build());
                 for flags in [SYN, ACK, SYN | ACK, support::RST] {
@@ -202,19 +228,28 @@ fn what_is_the_nodes_own_goes_back_to_it_untouched() {
                 }
                 frames.push(to.clone().udp(500, 500).payload(b"same port at both ends").build());
                 frames.push(to.clone().sctp(1, 2).payload(&[1, 0, 0, 4]).build());
-                let pieces = to.udp(53, 61_000).payload(&[9; 3000]).identification(u16::from(hops)).build_fragments(1200);
+                let pieces = to
+                    .udp(53, 61_000)
+                    .payload(&[9; 3000])
+                    .identification(u16::from(hops))
+                    .build_fragments(1200);
                 frames.extend(pieces);
             }
         }
         for frame in &frames {
             let back = cluster.send_from_host(0, frame);
-            assert_eq!((back.len(), back[0].node, back[0].port), (1, 0, HOST_PORT), "{family:?} {frame:02x?}");
+            assert_eq!(
+                (back.len(), back[0].node, back[0].port),
+                (1, 0, HOST_PORT),
+                "{family:?} {frame:02x?}"
+            );
             assert_eq!(back[0].frame[14..], frame[14..], "{family:?}");
         }
         assert_eq!(cluster.nodes[0].flows(cluster.now), [], "{family:?}");
         assert_eq!(drops(&cluster, 0), [], "{family:?}");
         // Those whose first comes last wait for it.
-        let pieces = PacketBuilder::new(outside(family), node).udp(53, 61_001).payload(&[8; 3000]).identification(77);
+        let pieces =
+            PacketBuilder::new(outside(family), node).udp(53, 61_001).payload(&[8; 3000]).identification(77);
         let pieces = pieces.build_fragments(1200);
         let back: Vec<_> = pieces.iter().rev().flat_map(|piece| cluster.send_from_host(0, piece)).collect();
         assert_eq!(back.len(), pieces.len(), "{family:?}");
@@ -228,7 +263,9 @@ fn nobody_of_the_cluster_comes_in_from_outside() {
         let (near, far, server) = (cluster.pod(0), cluster.pod(1), cluster.pod(0));
         let mut count = 0;
         for source in [address(&near, family), address(&far, family), gateway(family), vip(family)] {
-            for to in [address(&server, family), node_address(0, family), outside(family), address(&far, family)] {
+            for to in
+                [address(&server, family), node_address(0, family), outside(family), address(&far, family)]
+            {
                 if source == to {
                     continue;
                 }
@@ -270,7 +307,11 @@ fn a_pods_flow_is_not_to_be_had_from_outside() {
 
 #[test]
 fn what_is_no_services_any_more_does_not_leave_the_node_again() {
-    for mut scene in scenes_of(&[Frontend::ExternalIp, Frontend::LoadBalancer], &[ClientKind::Node, ClientKind::Outside], HERE_AND_THERE) {
+    for mut scene in scenes_of(
+        &[Frontend::ExternalIp, Frontend::LoadBalancer],
+        &[ClientKind::Node, ClientKind::Outside],
+        HERE_AND_THERE,
+    ) {
         scene.put_members(&[0, 1]);
         scene.connect();
         scene.delete_service();
@@ -284,11 +325,12 @@ fn what_is_no_services_any_more_does_not_leave_the_node_again() {
 }
 
 #[test]
-fn a_port_that_nobody_waits_at_is_told_by_the_address_itself() {
+fn whoever_sends_where_nobody_is_is_told() {
     for family in FAMILIES {
         let mut cluster = Cluster::new(1);
         for protocol in ALL_PROTOCOLS {
-            let to: IpAddr = if family == Family::V4 { "192.0.2.33" } else { "2001:db8:33::1" }.parse().unwrap();
+            let to: IpAddr =
+                if family == Family::V4 { "192.0.2.33" } else { "2001:db8:33::1" }.parse().unwrap();
             let told = cluster.send_from_host(0, &packet(outside(family), to, protocol, (4000, 80), SYN));
             assert_eq!((told.len(), told[0].port), (1, HOST_PORT));
             let told = only(&told);

@@ -6,9 +6,9 @@ mod support;
 use std::net::IpAddr;
 
 use support::{
-    ACK, ALL_PROTOCOLS, CLIENT_PORT, ClientKind, FAMILIES, FRONTENDS, Frontend, SYN, Scene, address, dropped, drops,
-    error_about, from_tunnel, node_address, node_mac, only, outside, packet, quoted, read, scenes, scenes_of, send_from,
-    vtep,
+    ACK, ALL_PROTOCOLS, CLIENT_PORT, ClientKind, FAMILIES, FRONTENDS, Frontend, SYN, Scene, address, dropped,
+    drops, error_about, from_tunnel, node_address, node_mac, only, outside, packet, quoted, read, scenes,
+    scenes_of, send_from, vtep,
 };
 use vrouter_forward::Family;
 use vrouter_forward::parse::IcmpTypes;
@@ -29,7 +29,8 @@ fn identity(frame: &[u8]) -> (IpAddr, IpAddr, u8, (u16, u16)) {
     let mut frame = frame.to_vec();
     let (transport, protocol) = if frame[12] == 8 { (34, frame[23]) } else { (54, frame[20]) };
     if protocol == 132 {
-        let crc = support::crc32c(&[&frame[transport..transport + 8], &[0; 4], &frame[transport + 12..]].concat());
+        let crc =
+            support::crc32c(&[&frame[transport..transport + 8], &[0; 4], &frame[transport + 12..]].concat());
         frame[transport + 8..transport + 12].copy_from_slice(&crc.to_le_bytes());
     }
     let got = read(&frame);
@@ -50,7 +51,10 @@ fn icmp_2_the_quoted_packet_is_the_one_that_was_sent_to_the_frontend() {
             assert!(told.len() == 1 && scene.client.is_at(&told[0]), "{}: {told:#?}", scene.label());
             let told = only(&told);
             // The translated host itself goes by the name that the client knows.
-            assert_eq!((told.source, told.destination), (scene.place().0, scene.client.address(scene.family)));
+            assert_eq!(
+                (told.source, told.destination),
+                (scene.place().0, scene.client.address(scene.family))
+            );
             assert_eq!(told.payload[4..8], MTU.to_be_bytes(), "{}", scene.label());
             assert_eq!(identity(&quoted(&told)), identity(&sent), "{}", scene.label());
         }
@@ -129,7 +133,8 @@ fn icmp_5_an_error_is_the_nodes_unless_it_is_about_a_flow() {
         let error = PacketBuilder::new(router(family), node).icmp(kind, code, MTU.to_be_bytes());
         let about = |from, to, ports| packet(from, to, scene.protocol, ports, ACK)[14..].to_vec();
         let ours = about(node, outside(family), (support::NODE_PORT, CLIENT_PORT));
-        let later_fragment = PacketBuilder::new(node, outside(family)).udp(1, 2).payload(&[0; 64]).build_fragments(32);
+        let later_fragment =
+            PacketBuilder::new(node, outside(family)).udp(1, 2).payload(&[0; 64]).build_fragments(32);
         // What the node itself sent, in whatever shape it is quoted.
         for quote in [
             about(node, outside(family), (22, 40_000)),
@@ -165,7 +170,8 @@ fn icmp_5_an_error_about_no_flow_reaches_no_pod() {
         let pod = cluster.pod(0);
         let about = packet(address(&pod, family), outside(family), ServiceProtocol::Udp, (1, 2), 0);
         let (kind, code) = IcmpTypes::of(family).too_big;
-        let error = PacketBuilder::new(router(family), address(&pod, family)).icmp(kind, code, MTU.to_be_bytes());
+        let error =
+            PacketBuilder::new(router(family), address(&pod, family)).icmp(kind, code, MTU.to_be_bytes());
         let error = error.payload(&about[14..]);
         assert_eq!(cluster.send_from_host(0, &error.build()), []);
         let tunnelled = error.macs(node_mac(1), node_mac(0)).build();
@@ -185,7 +191,8 @@ fn icmp_8_errors_about_sctp_have_a_sound_checksum_wherever_they_go() {
         for len in [8, 9, 11, 12] {
             let cut = &delivery.frame[14..headers + len];
             let (kind, code) = IcmpTypes::of(scene.family).port_unreachable;
-            let error = PacketBuilder::new(host, read(&delivery.frame).source).icmp(kind, code, [0; 4]).payload(cut);
+            let error =
+                PacketBuilder::new(host, read(&delivery.frame).source).icmp(kind, code, [0; 4]).payload(cut);
             let told = send_from(&mut scene.cluster, &delivery, &error.build());
             assert_eq!(only(&told).source, scene.place().0, "{} {len} bytes", scene.label());
         }
@@ -203,7 +210,12 @@ fn icmp_9_what_came_by_the_node_and_is_too_big_is_told_by_the_node() {
             let told = scene.cluster.send_from_host(0, &large.build());
             assert_eq!((told.len(), told[0].node, told[0].port), (1, 0, HOST_PORT), "{}", scene.label());
             let told = only(&told);
-            assert_eq!((told.source, told.destination), (node_address(0, family), source), "{}", scene.label());
+            assert_eq!(
+                (told.source, told.destination),
+                (node_address(0, family), source),
+                "{}",
+                scene.label()
+            );
             assert_eq!(identity_of_start(&told), (source, to), "{}", scene.label());
             assert_eq!(told.payload[4..8], 1450_u32.to_be_bytes(), "{}", scene.label());
         }

@@ -146,7 +146,8 @@ fn nobody_is_told_that_its_own_address_is_taken() {
         Arp { operation: 2, ..own }.build(pod.mac),
         own6.build(pod.mac),
         // A default route leads to nobody on the pod's own link.
-        Arp { sender: (pod.mac, nobody), ..Arp::request(&pod, "169.254.7.7".parse().unwrap()) }.build(pod.mac),
+        Arp { sender: (pod.mac, nobody), ..Arp::request(&pod, "169.254.7.7".parse().unwrap()) }
+            .build(pod.mac),
         Solicitation { target: v6(link_local), ..own6 }.build(pod.mac),
         Solicitation::new(&pod, link_local).build(pod.mac),
     ] {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use support::{
-    ACK, ALL_PROTOCOLS, CLIENT_KINDS, Client, FAMILIES, Frontend, NODE_PORT, SERVICE_PORT, SYN, Scene, address,
-    is_refusal, local_outside, only, packet, read, scenes, vip,
+    ACK, ALL_PROTOCOLS, CLIENT_KINDS, Client, FAMILIES, Frontend, NODE_PORT, SERVICE_PORT, SYN, Scene,
+    address, is_refusal, local_outside, only, packet, read, scenes, vip,
 };
 use vrouter_forward::Family;
 use vrouter_forward::sim::{Cluster, Delivery, ServiceSpec};
@@ -63,7 +63,8 @@ fn svc_2_every_member_has_its_share() {
 fn svc_3_ports_of_two_protocols_are_two() {
     for mut scene in scenes(HERE_AND_THERE) {
         let mut service = scene.service(&[0]);
-        let others: Vec<_> = ALL_PROTOCOLS.into_iter().filter(|protocol| *protocol != scene.protocol).collect();
+        let others: Vec<_> =
+            ALL_PROTOCOLS.into_iter().filter(|protocol| *protocol != scene.protocol).collect();
         for (number, protocol) in (1..).zip(&others) {
             let ports = (SERVICE_PORT, NODE_PORT, 9000 + number as u16);
             service.listeners.push(listener(&service, number, *protocol, ports));
@@ -99,7 +100,8 @@ fn svc_5_services_share_an_address_and_each_has_its_port() {
         let family = scene.family;
         // The same external addresses, the same ports, another protocol and another service.
         let other_protocol = ALL_PROTOCOLS.into_iter().find(|protocol| *protocol != scene.protocol).unwrap();
-        let cluster_ip: IpAddr = if family == Family::V4 { "10.96.0.77" } else { "fd00:10:96::77" }.parse().unwrap();
+        let cluster_ip: IpAddr =
+            if family == Family::V4 { "10.96.0.77" } else { "fd00:10:96::77" }.parse().unwrap();
         let members = [(address(&scene.pods[1], family), support::MEMBER_PORT)];
         let spec = ServiceSpec::new(2, cluster_ip, other_protocol, SERVICE_PORT, &members);
         let other = support::by_all_frontends(spec.floating_ip(), NODE_PORT);
@@ -128,7 +130,8 @@ fn svc_6_services_of_one_name_are_two() {
             let (v4, v6) = (format!("10.96.5.{host}"), format!("fd00:10:96::5:{host}"));
             let address_of = if family == Family::V4 { v4 } else { v6 };
             let members = [(address(pod, family), 6379)];
-            let spec = ServiceSpec::new(number, address_of.parse().unwrap(), ServiceProtocol::Tcp, 6379, &members);
+            let spec =
+                ServiceSpec::new(number, address_of.parse().unwrap(), ServiceProtocol::Tcp, 6379, &members);
             FloatingIp { name: format!("ns{number}/redis"), ..spec.floating_ip() }
         };
         let (one, other) = (service(1, &first, "1"), service(2, &second, "2"));
@@ -209,6 +212,7 @@ fn svc_13_only_the_latest_target_port_counts() {
 fn svc_14_a_policy_that_changes_to_and_fro_counts_at_once() {
     for mut scene in scenes(HERE_AND_THERE) {
         for round in 0..10 {
+            forget_all(&mut scene);
             let cluster_wide = scene.service(&[0, 1]);
             scene.put(cluster_wide);
             let reached: BTreeSet<_> = (0..20).map(|port| scene.reach_from(5000 + port, SYN).0).collect();
@@ -216,7 +220,8 @@ fn svc_14_a_policy_that_changes_to_and_fro_counts_at_once() {
             let local = support::local_inside(local_outside(scene.service(&[0, 1])));
             scene.put(local);
             let reached: BTreeSet<_> = (0..20).map(|port| scene.reach_from(5000 + port, SYN).0).collect();
-            let is_bound = scene.frontend == Frontend::ClusterIp || matches!(scene.client, Client::Outside(_));
+            let is_bound =
+                scene.frontend == Frontend::ClusterIp || matches!(scene.client, Client::Outside(_));
             let expected = if is_bound { [0].into() } else { BTreeSet::from([0, 1]) };
             assert_eq!(reached, expected, "{} round {round}", scene.label());
             let flows = scene.cluster.nodes[0].flows(scene.cluster.now).len();
@@ -229,18 +234,20 @@ fn svc_14_a_policy_that_changes_to_and_fro_counts_at_once() {
 fn svc_15_a_service_of_thousands_leaves_the_others_alone() {
     const MEMBERS: u32 = 5000;
     for family in FAMILIES {
-        let mut cluster = Cluster::with_slots(1, 65_536);
+        let mut cluster = Cluster::with_slots(2, 65_536);
         let (client, small) = (cluster.pod(0), cluster.pod(0));
         let mut spec = ServiceSpec::new(1, vip(family), ServiceProtocol::Udp, 80, &[]);
         let host = |number: u32| -> IpAddr {
             match family {
-                Family::V4 => [10, 244, 2 + (number / 200) as u8, 20 + (number % 200) as u8].into(),
-                Family::V6 => [0xfd00, 0x10, 0x244, 2, 0, 0, 0, number as u16].into(),
+                Family::V4 => [10, 244, 2, 2 + (number % 250) as u8].into(),
+                Family::V6 => [0xfd00, 0x10, 0x244, 2, 0, 0, 0, 2 + number as u16 % 250].into(),
             }
         };
-        spec.members = (1..=MEMBERS).map(|number| (number, host(number), 8080, MemberState::Ready)).collect();
+        let member = |number: u32| (number, host(number), 8000 + (number / 250) as u16, MemberState::Ready);
+        spec.members = (1..=MEMBERS).map(member).collect();
         cluster.put(&[spec.object()]);
-        let other: IpAddr = if family == Family::V4 { "10.96.0.11" } else { "fd00:10:96::11" }.parse().unwrap();
+        let other: IpAddr =
+            if family == Family::V4 { "10.96.0.11" } else { "fd00:10:96::11" }.parse().unwrap();
         let members = [(address(&small, family), 8080)];
         cluster.put(&[ServiceSpec::new(9000, other, ServiceProtocol::Udp, 80, &members).object()]);
         let ask = |cluster: &mut Cluster, to, port| {
@@ -251,7 +258,8 @@ fn svc_15_a_service_of_thousands_leaves_the_others_alone() {
         for port in 1..=20_000 {
             ask(&mut cluster, vip(family), port);
         }
-        let counted = (1..=MEMBERS).map(|number| cluster.nodes[0].tables.hits(MemberId::new(100 + number).unwrap()));
+        let counted =
+            (1..=MEMBERS).map(|number| cluster.nodes[0].tables.hits(MemberId::new(100 + number).unwrap()));
         let hits: Vec<_> = counted.collect();
         assert_eq!(hits.iter().sum::<u64>(), 20_000, "{family:?}: each flow counts once");
         let chosen = hits.iter().filter(|hits| **hits > 0).count();
@@ -279,6 +287,7 @@ fn svc_17_serving_members_stand_in_where_nobody_is_ready() {
                 let local = |service| support::local_inside(local_outside(service));
                 scene.put(if is_local { local(service) } else { service });
                 let expected = if is_local && is_bound { expected_local } else { expected };
+                forget_all(&mut scene);
                 let reached: BTreeSet<_> =
                     (0..16).filter_map(|port| reached(&mut scene, 5000 + port)).collect();
                 let label = format!("{} {here:?} {there:?} {is_local}", scene.label());
@@ -286,6 +295,13 @@ fn svc_17_serving_members_stand_in_where_nobody_is_ready() {
             }
         }
     }
+}
+
+/// Lets so much time pass that no flow is left.
+fn forget_all(scene: &mut Scene) {
+    scene.cluster.now = scene.cluster.now.plus_millis(48 * 3_600_000);
+    let now = scene.cluster.now;
+    scene.cluster.nodes.iter_mut().for_each(|node| node.age(now));
 }
 
 fn reached(scene: &mut Scene, port: u16) -> Option<usize> {
@@ -330,7 +346,8 @@ fn svc_19_after_any_changes_the_tables_are_what_they_should_be() {
         let address_of = |place: u32| IpAddr::from([10, 96, 3, place as u8]);
         // Places are few and used again by services with other ids.
         let service = |id: u32, place: u32, pod: usize, node_port: Option<u16>| {
-            let spec = ServiceSpec::new(id, address_of(place), ServiceProtocol::Udp, 80, &[(pods[pod].v4, 8080)]);
+            let spec =
+                ServiceSpec::new(id, address_of(place), ServiceProtocol::Udp, 80, &[(pods[pod].v4, 8080)]);
             let mut service = spec.floating_ip();
             service.listeners[0].node_port = node_port.map(support::port);
             service

@@ -6,18 +6,16 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use support::{
-    ACK, ALL_PROTOCOLS, CLIENT_KINDS, CLIENT_PORT, Client, ClientKind, FAMILIES, FRONTENDS, Frontend, MEMBER_PORT,
-    SERVICE_PORT, SYN, Scene, address, answer, by_all_frontends, drops, gateway, node_address, only, outside, packet,
-    read, scenes_of, send_from, vip,
+    ACK, ALL_PROTOCOLS, CLIENT_KINDS, CLIENT_PORT, Client, ClientKind, FAMILIES, FRONTENDS, Frontend,
+    MEMBER_PORT, SERVICE_PORT, SYN, Scene, address, answer, by_all_frontends, drops, gateway, node_address,
+    only, outside, packet, read, scenes_of, send_from, vip,
 };
-use vrouter_forward::Family;
 use vrouter_forward::flow::{ConnectionState, Direction, FlowConfig, FlowTable, Slot};
 use vrouter_forward::frame::{Frame, Ingress, Time};
-use vrouter_forward::observer::NoObserver;
-use vrouter_forward::pipeline::{Burst, ForwardConfig, Shared, Worker};
 use vrouter_forward::sim::{Cluster, Delivery, HOST_PORT, PacketBuilder, PodHandle, ServiceSpec};
 use vrouter_forward::tables::{Epoch, Snapshot};
-use vrouter_objects::DropReason;
+use vrouter_forward::{Burst, Family, ForwardConfig, NoObserver, Shared, Worker};
+use vrouter_objects::{DropReason, MemberState};
 
 const SOURCE_PORTS: std::ops::RangeInclusive<u16> = 61_000..=u16::MAX;
 
@@ -34,7 +32,8 @@ fn snat_2_one_client_by_two_nodes_to_one_member_keeps_both() {
                     (node, scene.reach(SYN).1)
                 })
                 .collect();
-            let seen: HashSet<_> = by_node.iter().map(|(_, delivery)| read(&delivery.frame).ports.0).collect();
+            let seen: HashSet<_> =
+                by_node.iter().map(|(_, delivery)| read(&delivery.frame).ports.0).collect();
             assert_eq!(seen.len(), 3, "{}: the member must be able to tell them apart", scene.label());
             for (node, delivery) in by_node.iter().chain(by_node.iter().rev()) {
                 assert_eq!(read(&delivery.frame).source, outside(scene.family), "{}", scene.label());
@@ -63,8 +62,12 @@ fn snat_2_one_client_by_all_frontends_to_one_member_keeps_all() {
             let pod = address(&scene.pods[member], family);
             let direct = packet(client.address(family), pod, scene.protocol, (CLIENT_PORT, MEMBER_PORT), SYN);
             let direct = client.send(&mut scene.cluster, &direct);
-            let ports: HashSet<_> =
-                all.iter().map(|(_, delivery)| delivery).chain(&direct).map(|of| read(&of.frame).ports.0).collect();
+            let ports: HashSet<_> = all
+                .iter()
+                .map(|(_, delivery)| delivery)
+                .chain(&direct)
+                .map(|of| read(&of.frame).ports.0)
+                .collect();
             assert_eq!(ports.len(), 5, "{}", scene.label());
             for (frontend, delivery) in &all {
                 scene.frontend = *frontend;
@@ -117,7 +120,8 @@ impl Say {
             Self::Ping => {
                 let kind = if got.source.is_ipv4() { 0 } else { 129 };
                 let rest = [got.payload[4], got.payload[5], 0, 1];
-                let reply = PacketBuilder::new(got.destination, got.source).icmp(kind, 0, rest).payload(b"ping");
+                let reply =
+                    PacketBuilder::new(got.destination, got.source).icmp(kind, 0, rest).payload(b"ping");
                 send_from(cluster, delivery, &reply.build())
             }
         }
@@ -141,7 +145,8 @@ fn snat_3_no_two_connections_leave_by_one_port() {
         let said: Vec<_> = pods
             .iter()
             .map(|pod| {
-                let left = cluster.send(pod, &say.frame(address(pod, family), outside(family), (5000, 53), SYN));
+                let left =
+                    cluster.send(pod, &say.frame(address(pod, family), outside(family), (5000, 53), SYN));
                 assert_eq!((left[0].node, left[0].port), (0, HOST_PORT), "{family:?} {say:?}");
                 assert_eq!(only(&left).source, node_address(0, family));
                 left[0].clone()
@@ -173,7 +178,11 @@ fn snat_5_a_pod_reaches_itself_by_every_frontend() {
         scene.answer(&delivery, ACK);
         let flows = scene.cluster.nodes[0].flows(scene.cluster.now);
         assert_eq!(flows.len(), 2, "{}: {flows:#?}", scene.label());
-        assert!(flows.iter().all(|flow| flow.state.connection == ConnectionState::Established), "{}", scene.label());
+        assert!(
+            flows.iter().all(|flow| flow.state.connection == ConnectionState::Established),
+            "{}",
+            scene.label()
+        );
     }
 }
 
@@ -192,7 +201,12 @@ fn snat_7_two_packets_that_begin_one_flow_go_one_way() {
             let frame = || Frame::from_bytes(&bytes, Ingress::Port(ingress));
             let sent = scene.cluster.nodes[0].process(scene.cluster.now, [frame(), frame()]);
             assert_eq!(sent.len(), 2, "{}", scene.label());
-            assert_eq!((sent[0].bytes(), sent[0].egress), (sent[1].bytes(), sent[1].egress), "{}", scene.label());
+            assert_eq!(
+                (sent[0].bytes(), sent[0].egress),
+                (sent[1].bytes(), sent[1].egress),
+                "{}",
+                scene.label()
+            );
         }
     }
 }
@@ -231,7 +245,8 @@ fn snat_7_workers_that_race_for_ports_lose_nothing() {
         let frames: Vec<_> = (0..FLOWS)
             .map(|number| {
                 let pod = &pods[usize::from(number) % 2];
-                let question = PacketBuilder::new(address(pod, family), outside(family)).udp(10_000 + number / 2, 53);
+                let question =
+                    PacketBuilder::new(address(pod, family), outside(family)).udp(10_000 + number / 2, 53);
                 let mut bytes = question.payload(b"who").build();
                 bytes[6..12].copy_from_slice(&pod.mac.0);
                 Frame::from_bytes(&bytes, Ingress::Port(pod.port))
@@ -245,7 +260,9 @@ fn snat_7_workers_that_race_for_ports_lose_nothing() {
         });
         let mut ports = HashMap::new();
         for (number, (mine, others)) in results[0].iter().zip(&results[1]).enumerate() {
-            let (Some(mine), Some(others)) = (mine, others) else { panic!("{family:?}: flow {number} is lost") };
+            let (Some(mine), Some(others)) = (mine, others) else {
+                panic!("{family:?}: flow {number} is lost")
+            };
             assert_eq!(mine, others, "{family:?}: flow {number} goes one way");
             let before = ports.insert(read(mine).ports.0, number);
             assert_eq!(before, None, "{family:?}: flow {number} has its port alone");
@@ -261,14 +278,22 @@ fn snat_8_nodes_know_pods_and_nobody_else_does() {
         for node in 0..3 {
             let to = node_address(node, family);
             let there = cluster.send(&pod, &say.frame(address(&pod, family), to, (5000, 22), SYN));
-            assert_eq!((there.len(), there[0].node, there[0].port), (1, node, HOST_PORT), "{family:?} {say:?}");
+            assert_eq!(
+                (there.len(), there[0].node, there[0].port),
+                (1, node, HOST_PORT),
+                "{family:?} {say:?}"
+            );
             let got = only(&there);
             assert_eq!((got.source, got.destination), (address(&pod, family), to), "{family:?} {say:?}");
             assert_eq!(say.port(&there[0]), 5000);
             for _ in 0..2 {
                 let back = say.answered(&mut cluster, &there[0]);
                 assert_eq!((back.len(), back[0].node, back[0].port), (1, 0, pod.port), "{family:?} {say:?}");
-                assert_eq!((only(&back).source, say.port_answered(&back[0])), (to, 5000), "{family:?} {say:?}");
+                assert_eq!(
+                    (only(&back).source, say.port_answered(&back[0])),
+                    (to, 5000),
+                    "{family:?} {say:?}"
+                );
             }
             // The answers are the same connection's, at every node on the way.
             for at in [0, node] {
@@ -276,7 +301,10 @@ fn snat_8_nodes_know_pods_and_nobody_else_does() {
                 let of_this = flows.iter().filter(|flow| IpAddr::from(flow.key.destination) == to);
                 let states: Vec<_> = of_this.map(|flow| (flow.direction, flow.state.connection)).collect();
                 let label = format!("{family:?} {say:?} to node {node} at {at}: {flows:#?}");
-                assert!(matches!(states[..], [(Direction::Initiator, state)] if state != ConnectionState::Unreplied), "{label}");
+                assert!(
+                    matches!(states[..], [(Direction::Initiator, state)] if state != ConnectionState::Unreplied),
+                    "{label}"
+                );
             }
         }
         let left = cluster.send(&pod, &say.frame(address(&pod, family), outside(family), (5000, 22), SYN));
@@ -294,7 +322,8 @@ fn snat_9_an_answer_comes_from_where_the_question_went() {
             for node in 0..3 {
                 let (family, client) = (scene.family, scene.client.clone());
                 let (to, port) = (node_address(node, family), 6000 + 10 * member as u16 + node as u16);
-                let frame = packet(client.address(family), to, scene.protocol, (port, support::NODE_PORT), SYN);
+                let frame =
+                    packet(client.address(family), to, scene.protocol, (port, support::NODE_PORT), SYN);
                 let there = client.send(&mut scene.cluster, &frame);
                 assert_eq!(scene.reached(&there), Some(member), "{}", scene.label());
                 assert_eq!(only(&there).source, client.address(family), "{}", scene.label());
@@ -313,10 +342,12 @@ fn snat_9_an_answer_comes_from_where_the_question_went() {
 fn members_that_are_no_pods_are_reached_and_their_answers_come_back() {
     for mut scene in scenes_of(&FRONTENDS, &CLIENT_KINDS, &[]) {
         let family = scene.family;
-        let elsewhere: IpAddr = if family == Family::V4 { "192.0.2.80" } else { "2001:db8:80::1" }.parse().unwrap();
+        let elsewhere: IpAddr =
+            if family == Family::V4 { "192.0.2.80" } else { "2001:db8:80::1" }.parse().unwrap();
         let members = [node_address(0, family), node_address(1, family), elsewhere];
         for (number, member) in members.into_iter().enumerate() {
-            let spec = ServiceSpec::new(1, vip(family), scene.protocol, SERVICE_PORT, &[(member, MEMBER_PORT)]);
+            let mut spec = ServiceSpec::new(1, vip(family), scene.protocol, SERVICE_PORT, &[]);
+            spec.members = vec![(number as u32 + 1, member, MEMBER_PORT, MemberState::Ready)];
             scene.delete_service();
             scene.put(by_all_frontends(spec.floating_ip(), support::NODE_PORT));
             let there = scene.request(SYN);
@@ -340,7 +371,10 @@ fn members_that_are_no_pods_are_reached_and_their_answers_come_back() {
             scene.answer(&there[0], ACK);
             let flows = scene.cluster.nodes[0].flows(scene.cluster.now);
             let service: Vec<_> = flows.iter().filter(|flow| flow.service.is_some()).collect();
-            assert!(service.iter().any(|flow| flow.state.connection == ConnectionState::Established), "{label}");
+            assert!(
+                service.iter().any(|flow| flow.state.connection == ConnectionState::Established),
+                "{label}"
+            );
         }
         assert_eq!(support::dropped(&scene.cluster, 0, DropReason::NoFlow), 0);
     }

@@ -3,9 +3,9 @@
 mod support;
 
 use support::{
-    ACK, CLIENT_KINDS, CLIENT_PORT, Client, ClientKind, EXTERNAL_FRONTENDS, FRONTENDS, Frontend, MEMBER_PORT, RST,
-    SERVICE_PORT, SYN, Scene, address, by_all_frontends, detach, dropped, local_inside, local_outside, only, publish,
-    scenes, scenes_of, vip,
+    ACK, CLIENT_KINDS, CLIENT_PORT, Client, ClientKind, EXTERNAL_FRONTENDS, FRONTENDS, Frontend, MEMBER_PORT,
+    RST, SERVICE_PORT, SYN, Scene, address, by_all_frontends, detach, dropped, local_inside, local_outside,
+    only, publish, scenes, scenes_of, vip,
 };
 use vrouter_forward::sim::ServiceSpec;
 use vrouter_objects::{DropReason, MemberState, Object, ServiceProtocol};
@@ -160,8 +160,9 @@ fn stale_9_a_repeated_opening_without_an_answer_goes_to_another_member() {
 #[test]
 fn stale_9_an_established_connection_stays_with_a_member_that_leaves() {
     for mut scene in scenes(HERE_AND_THERE).filter(|scene| scene.protocol == ServiceProtocol::Tcp) {
-        for (member, state) in
-            [0, 1].into_iter().flat_map(|member| [MemberState::Leaving, MemberState::Serving].map(|state| (member, state)))
+        for (member, state) in [0, 1]
+            .into_iter()
+            .flat_map(|member| [MemberState::Leaving, MemberState::Serving].map(|state| (member, state)))
         {
             scene.delete_service();
             scene.put_members(&[member]);

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use support::{
-    ACK, ClientKind, FAMILIES, FIN, Frontend, MEMBER_PORT, RST, SYN, Scene, address,
-    answer, detach, dropped, drops, node_address, only, outside, packet, publish, read, scenes, scenes_of, send_from,
+    ACK, ClientKind, FAMILIES, FIN, Frontend, MEMBER_PORT, RST, SYN, Scene, address, answer, detach, dropped,
+    drops, node_address, only, outside, packet, publish, read, scenes, scenes_of, send_from,
 };
 use vrouter_forward::Family;
 use vrouter_forward::flow::{ConnectionState, Direction, FlowRecord};
@@ -15,8 +15,8 @@ use vrouter_forward::frame::PortId;
 use vrouter_forward::sim::{Cluster, PacketBuilder, PodHandle};
 use vrouter_forward::tables::HostNetwork;
 use vrouter_objects::{
-    DropReason, MacAddress, MemberState, NetworkKind, Object, RoutingInstance, ServiceProtocol, Vmi, VmiId, VmiKind, Vni,
-    VrfId,
+    DropReason, MacAddress, MemberState, NetworkKind, Object, RoutingInstance, ServiceProtocol, Vmi, VmiId,
+    VmiKind, Vni, VrfId,
 };
 
 const HERE_AND_THERE: &[usize] = &[0, 1];
@@ -48,7 +48,9 @@ fn tcp_2_an_answer_out_of_any_window_comes_from_the_service() {
             scene.put_members(&[member]);
             let (_, delivery) = scene.connect();
             let got = read(&delivery.frame);
-            for (sequence, acknowledged) in [(0, 0), (u32::MAX, 1), (1 << 31, u32::MAX), (1000_u32.wrapping_sub(100_000), 7)] {
+            for (sequence, acknowledged) in
+                [(0, 0), (u32::MAX, 1), (1 << 31, u32::MAX), (1000_u32.wrapping_sub(100_000), 7)]
+            {
                 let stray = PacketBuilder::new(got.destination, got.source)
                     .tcp_segment(MEMBER_PORT, got.ports.0, ACK, sequence, acknowledged, &[])
                     .payload(b"far off");
@@ -72,10 +74,18 @@ fn tcp_3_half_of_a_plain_connection_is_forwarded() {
             for to in [&near, &far] {
                 let frame = packet(address(&pod, family), address(to, family), tcp, (80, 4000), flags);
                 let delivered = cluster.send(&pod, &frame);
-                assert_eq!((delivered[0].node, delivered[0].port), (to.node, to.port), "{family:?} {flags:#x}");
+                assert_eq!(
+                    (delivered[0].node, delivered[0].port),
+                    (to.node, to.port),
+                    "{family:?} {flags:#x}"
+                );
                 let from_outside = packet(outside(family), address(to, family), tcp, (80, 4000), flags);
                 let delivered = cluster.send_from_host(0, &from_outside);
-                assert_eq!((delivered[0].node, delivered[0].port), (to.node, to.port), "{family:?} {flags:#x}");
+                assert_eq!(
+                    (delivered[0].node, delivered[0].port),
+                    (to.node, to.port),
+                    "{family:?} {flags:#x}"
+                );
                 assert_eq!(only(&delivered).source, outside(family));
             }
         }
@@ -128,7 +138,11 @@ fn tcp_5_what_is_established_outlasts_a_flood() {
             for port in 1000..2000 {
                 scene.request_from(port, SYN);
             }
-            assert!(dropped(&scene.cluster, 0, DropReason::FlowTableFull) > 0, "{:?}", drops(&scene.cluster, 0));
+            assert!(
+                dropped(&scene.cluster, 0, DropReason::FlowTableFull) > 0,
+                "{:?}",
+                drops(&scene.cluster, 0)
+            );
             for (port, member) in &established {
                 assert_eq!(scene.reach_from(*port, ACK).0, *member, "{}", scene.label());
             }
@@ -207,7 +221,9 @@ fn go_out(cluster: &mut Cluster, pod: &PodHandle, to: IpAddr, port: u16) -> Opti
     let delivered = cluster.send(pod, &syn);
     let got = delivered.first().map(|_| only(&delivered))?;
     assert_eq!((got.source, got.destination), (node_address(pod.node, family), to));
-    for (from_peer, flags) in [(true, SYN | ACK), (false, ACK), (false, FIN | ACK), (true, FIN | ACK), (false, ACK)] {
+    for (from_peer, flags) in
+        [(true, SYN | ACK), (false, ACK), (false, FIN | ACK), (true, FIN | ACK), (false, ACK)]
+    {
         if from_peer {
             let back = answer(cluster, &delivered[0], ServiceProtocol::Tcp, flags);
             assert_eq!((back[0].node, back[0].port), (pod.node, pod.port));
@@ -227,7 +243,8 @@ fn tcp_8_a_port_stays_with_its_peer_while_that_may_remember_it() {
         let mut cluster = Cluster::new(1);
         set_source_ports(&mut cluster, 0, 61_000..=61_000 + PORTS - 1);
         let first = cluster.pod(0);
-        let mut given: HashSet<u16> = [go_out(&mut cluster, &first, outside(family), 5000).expect("all are free")].into();
+        let mut given: HashSet<u16> =
+            [go_out(&mut cluster, &first, outside(family), 5000).expect("all are free")].into();
         detach(&mut cluster, &first);
         // Whoever comes next gets another, until there is none. Every connection is over at once.
         let mut refused = 0;
@@ -334,7 +351,8 @@ fn tcp_11_unrelated_changes_cut_no_flow_of_overlapping_networks() {
         let pods = [cluster.pod(0), cluster.pod(0)];
         let others = overlapping_network(&mut cluster, [&pods[0], &pods[1]]);
         let say = |cluster: &mut Cluster, [from, to]: [&PodHandle; 2], ports, flags| {
-            let frame = packet(address(from, family), address(to, family), ServiceProtocol::Tcp, ports, flags);
+            let frame =
+                packet(address(from, family), address(to, family), ServiceProtocol::Tcp, ports, flags);
             let delivered = cluster.send(from, &frame);
             assert_eq!(only(&delivered).ports, ports);
             assert_eq!((delivered[0].port, &delivered[0].frame[..6]), (to.port, &to.mac.0[..]), "{family:?}");
@@ -364,14 +382,17 @@ fn a_connection_reads_the_same_from_both_sides() {
         scene.reach(FIN | ACK);
         scene.answer(&delivery, FIN | ACK);
         let flows = scene.cluster.nodes[0].flows(scene.cluster.now);
-        let of = |direction| flows.iter().find(|flow| flow.direction == direction).map(|flow: &FlowRecord| flow.state);
+        let of = |direction| {
+            flows.iter().find(|flow| flow.direction == direction).map(|flow: &FlowRecord| flow.state)
+        };
         assert_eq!(of(Direction::Initiator), of(Direction::Responder), "{}", scene.label());
     }
     // Where the node's name was put in, its port is held longer.
     let mut cluster = Cluster::new(1);
     let pod = cluster.pod(0);
     go_out(&mut cluster, &pod, outside(Family::V4), 5000);
-    let timeouts: Vec<_> = cluster.nodes[0].flows(cluster.now).iter().map(|flow| flow.state.timeout).collect();
+    let timeouts: Vec<_> =
+        cluster.nodes[0].flows(cluster.now).iter().map(|flow| flow.state.timeout).collect();
     assert_eq!(timeouts, [120_000; 2]);
 }
 

@@ -3,16 +3,17 @@
 mod support;
 
 use support::{
-    ACK, CLIENT_KINDS, CLIENT_PORT, Client, ClientKind, EXTERNAL_FRONTENDS, FAMILIES, Frontend, NODE_PORT, SERVICE_PORT,
-    SYN, Scene, address, dropped, drops, external_ip, is_refusal, load_balancer_ip, local_inside, local_outside,
-    node_address, only, outside, packet, read, remove, scenes, scenes_of, vip,
+    ACK, CLIENT_KINDS, CLIENT_PORT, Client, ClientKind, EXTERNAL_FRONTENDS, FAMILIES, Frontend, NODE_PORT,
+    SERVICE_PORT, SYN, Scene, address, dropped, drops, external_ip, is_refusal, load_balancer_ip,
+    local_inside, local_outside, node_address, only, outside, packet, read, remove, scenes, scenes_of, vip,
 };
 use vrouter_forward::Family;
 use vrouter_forward::parse::IcmpTypes;
 use vrouter_forward::sim::{HOST_PORT, PacketBuilder, ServiceSpec, node_addresses};
 use vrouter_forward::tables::HostNetwork;
 use vrouter_objects::{
-    DropReason, ExternalAddress, ExternalKind, FloatingIp, IpNet, MemberState, Object, ObjectKey, RouterId, ServiceProtocol,
+    DropReason, ExternalAddress, ExternalKind, FloatingIp, IpNet, MemberState, Object, ObjectKey, RouterId,
+    ServiceProtocol,
 };
 
 /// On the client's node, and on another.
@@ -109,7 +110,8 @@ fn tpol_6_what_no_service_is_at_is_rejected_and_leads_nowhere() {
         let (family, (to, _), client) = (scene.family, scene.place(), scene.client.clone());
         let from = client.address(family);
         for port in [81, NODE_PORT] {
-            let told = client.send(&mut scene.cluster, &packet(from, to, scene.protocol, (CLIENT_PORT, port), SYN));
+            let told =
+                client.send(&mut scene.cluster, &packet(from, to, scene.protocol, (CLIENT_PORT, port), SYN));
             scene.assert_refused(&told);
         }
         let ping = PacketBuilder::new(from, to).echo_request(1, 1).build();
@@ -118,7 +120,10 @@ fn tpol_6_what_no_service_is_at_is_rejected_and_leads_nowhere() {
         let (kind, code) = IcmpTypes::of(family).port_unreachable;
         assert_eq!(only(&told).payload[..2], [kind, code], "{}", scene.label());
         assert_eq!(drops(&scene.cluster, 0), [(DropReason::NoService, 3)], "{}", scene.label());
-        assert_eq!((&scene.cluster.wire[..], scene.cluster.nodes[0].flows(scene.cluster.now)), (&[][..], Vec::new()));
+        assert_eq!(
+            (&scene.cluster.wire[..], scene.cluster.nodes[0].flows(scene.cluster.now)),
+            (&[][..], Vec::new())
+        );
     }
 }
 
@@ -128,7 +133,8 @@ fn tpol_7_a_nodes_own_ports_are_not_at_service_addresses() {
     for mut scene in scenes(HERE_AND_THERE).filter(|scene| scene.frontend != Frontend::NodePort) {
         scene.put_members(&[0]);
         let (family, (to, _), client) = (scene.family, scene.place(), scene.client.clone());
-        let told = client.send(&mut scene.cluster, &packet(client.address(family), to, scene.protocol, (1, 22), SYN));
+        let told = client
+            .send(&mut scene.cluster, &packet(client.address(family), to, scene.protocol, (1, 22), SYN));
         scene.assert_refused(&told);
     }
 }
@@ -146,7 +152,13 @@ fn tpol_8_node_ports_are_at_the_nodes_addresses_alone() {
         }
         // Every node's address does, for who is in the cluster.
         for node in 0..3 {
-            let frame = packet(client.address(family), node_address(node, family), protocol, (node as u16 + 1, NODE_PORT), SYN);
+            let frame = packet(
+                client.address(family),
+                node_address(node, family),
+                protocol,
+                (node as u16 + 1, NODE_PORT),
+                SYN,
+            );
             let delivered = client.send(&mut scene.cluster, &frame);
             assert_eq!(scene.reached(&delivered), Some(0), "{} by node {node}", scene.label());
         }
@@ -164,7 +176,8 @@ fn tpol_8_node_ports_are_where_they_are_wanted() {
         assert_eq!((handed.len(), handed[0].node, handed[0].port), (1, 0, HOST_PORT), "{}", scene.label());
         assert_eq!(only(&handed).ports.1, NODE_PORT, "{}: the node's own affair", scene.label());
         set_host(&mut scene, |host| {
-            host.node_port_addresses = vec!["172.30.0.0/16".parse().unwrap(), "fd00:172:30::/48".parse().unwrap()];
+            host.node_port_addresses =
+                vec!["172.30.0.0/16".parse().unwrap(), "fd00:172:30::/48".parse().unwrap()];
         });
         scene.reach(SYN);
     }
@@ -184,12 +197,14 @@ fn tpol_9_a_nodes_address_as_external_address_gives_away_one_port_of_it() {
     for kind in [ExternalKind::ExternalIp, ExternalKind::LoadBalancer] {
         for (mut scene, of) in
             scenes_of(CLUSTER_IP, &CLIENT_KINDS, HERE_AND_THERE).flat_map(|scene| [(scene, 0)]).chain(
-                scenes_of(CLUSTER_IP, &[ClientKind::Pod, ClientKind::Node], HERE_AND_THERE).map(|scene| (scene, 1)),
+                scenes_of(CLUSTER_IP, &[ClientKind::Pod, ClientKind::Node], HERE_AND_THERE)
+                    .map(|scene| (scene, 1)),
             )
         {
             let (family, protocol, client) = (scene.family, scene.protocol, scene.client.clone());
             let (from, to) = (client.address(family), node_address(of, family));
-            let service = FloatingIp { external: vec![ExternalAddress { address: to, kind }], ..scene.service(&[1]) };
+            let service =
+                FloatingIp { external: vec![ExternalAddress { address: to, kind }], ..scene.service(&[1]) };
             scene.put(service);
             let send = |scene: &mut Scene, frame: &[u8]| client.send(&mut scene.cluster, frame);
             let delivered = send(&mut scene, &packet(from, to, protocol, (CLIENT_PORT, SERVICE_PORT), SYN));
@@ -200,7 +215,12 @@ fn tpol_9_a_nodes_address_as_external_address_gives_away_one_port_of_it() {
             assert_eq!(ssh.len(), 1, "{} {kind:?}: {:?}", scene.label(), drops(&scene.cluster, 0));
             assert_eq!((ssh[0].node, ssh[0].port), (at, HOST_PORT), "{} {kind:?}", scene.label());
             let got = only(&ssh);
-            assert_eq!((got.source, got.destination, got.ports), (from, to, (CLIENT_PORT, 6443)), "{}", scene.label());
+            assert_eq!(
+                (got.source, got.destination, got.ports),
+                (from, to, (CLIENT_PORT, 6443)),
+                "{}",
+                scene.label()
+            );
             let ping = PacketBuilder::new(from, to).echo_request(1, 1).build();
             let ping = send(&mut scene, &ping);
             assert_eq!(ping.len(), 1, "{} {kind:?}: {:?}", scene.label(), drops(&scene.cluster, 0));
@@ -273,7 +293,9 @@ fn tpol_14_nothing_leaves_from_a_loopback_address() {
         let loopback = if scene.family == Family::V4 { "127.0.0.1" } else { "::1" }.parse().unwrap();
         let ports = (CLIENT_PORT, scene.place().1);
         let client = scene.client.clone();
-        for (from, to) in [(loopback, scene.place().0), (loopback, loopback), (client.address(scene.family), loopback)] {
+        for (from, to) in
+            [(loopback, scene.place().0), (loopback, loopback), (client.address(scene.family), loopback)]
+        {
             let frame = packet(from, to, scene.protocol, ports, SYN);
             assert_eq!(client.send(&mut scene.cluster, &frame), [], "{} {from} to {to}", scene.label());
         }
@@ -343,7 +365,11 @@ fn tpol_17_a_node_port_is_one_service_per_family_and_protocol() {
             let to = node_address(0, *family);
             let frame = packet(client.address(*family), to, *protocol, (CLIENT_PORT, NODE_PORT), SYN);
             let delivered = client.send(&mut cluster, &frame);
-            assert_eq!((delivered[0].node, delivered[0].port), (1, pod.port), "{kind:?} {family:?} {protocol}");
+            assert_eq!(
+                (delivered[0].node, delivered[0].port),
+                (1, pod.port),
+                "{kind:?} {family:?} {protocol}"
+            );
             assert_eq!(read(&delivered[0].frame).ports.1, 8001 + number as u16);
         }
     }
@@ -354,7 +380,8 @@ fn tpol_17_a_node_port_is_one_service_per_family_and_protocol() {
 fn tpol_5_policy_is_kept_where_packets_come_into_the_cluster() {
     for family in FAMILIES {
         for node in 0..3 {
-            let mut scene = Scene::new(family, ServiceProtocol::Udp, Frontend::NodePort, ClientKind::Outside, &[0, 1]);
+            let mut scene =
+                Scene::new(family, ServiceProtocol::Udp, Frontend::NodePort, ClientKind::Outside, &[0, 1]);
             scene.client = Client::Outside(node);
             scene.put(local_outside(scene.service(&[0, 1])));
             match node {

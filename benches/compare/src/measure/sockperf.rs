@@ -22,7 +22,7 @@ pub struct Latency {
 
 /// Sends messages to and fro for so many seconds.
 pub fn ping_pong(from: &Netns, target: SocketAddr, seconds: u32) -> Result<Latency> {
-    let taskset = from.limited_command(seconds + GRACE, "taskset");
+    let taskset = from.measuring_command(seconds + GRACE, "taskset");
     let mut command = cores::pin(taskset, cores::client()?, "sockperf");
     command
         .args(["ping-pong", "--tcp", "--ip", &target.ip().to_string(), "--port", &target.port().to_string()])

@@ -22,7 +22,7 @@ pub enum Connections {
 /// Asks for so many seconds. A request that is not answered as it should be fails the whole: a server or a path that refuses
 /// can look fast, and one that stalls merely slow.
 pub fn request_rate(from: &Netns, target: SocketAddr, connections: Connections, seconds: u32) -> Result<f64> {
-    let mut command = from.limited_command(seconds + GRACE, "wrk");
+    let mut command = from.measuring_command(seconds + GRACE, "wrk");
     command.args(["--threads", "1", "--connections", &CONNECTIONS.to_string()]);
     command.args(["--duration", &seconds.to_string()]);
     if connections == Connections::Fresh {

@@ -79,9 +79,10 @@ impl Index {
 
 /// What decides whose an address is.
 fn claims(record: &PodRecord) -> impl PartialEq {
-    let PodRecord { uid, created, node, stated_addresses, .. } = record;
+    let PodRecord { uid, created, node, finished, stated_addresses, .. } = record;
     let wished = record.wished_addresses().to_vec();
-    (uid.clone(), created.clone(), node.clone(), record.has_interface(), stated_addresses.clone(), wished)
+    let addresses = (record.has_interface(), stated_addresses.clone(), wished);
+    (uid.clone(), created.clone(), node.clone(), *finished, addresses)
 }
 
 pub(super) fn labels<'a>(name: &'a NamespacedName, record: &'a PodRecord) -> impl Iterator<Item = Label> {

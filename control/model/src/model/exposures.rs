@@ -107,7 +107,7 @@ impl Model {
         let picked = self.exposures.get(service);
         let record = self.index.services.get(service)?;
         let siblings = record.ports.iter().filter(|port| port.port == key.port && port.key() != key);
-        let known = siblings.filter_map(|port| {
+        let mut known = siblings.filter_map(|port| {
             let given = port.node_port.given().map(|given| NodePort(given.port));
             given.or_else(|| picked.node_ports.get(&port.key()).copied())
         });
@@ -115,7 +115,7 @@ impl Model {
             let in_range = self.config.node_ports.contains(port.0);
             in_range && !self.ledger.wants_node_port(key.protocol, port.0)
         };
-        let shared = known.filter(fits).next();
+        let shared = known.find(fits);
         shared.or_else(|| self.pick_free_port(key.protocol))
     }
 

@@ -34,6 +34,10 @@ impl Model {
             present.iter().map(|(name, record)| self.admit(name, record)).collect();
         present.iter().for_each(|(name, record)| self.release_unwanted_blocks(name, record));
         // Blocks that objects name come before blocks that are picked, so that none is picked from under a node.
+        // Who is in the way is known once all that can be given is.
+        for (name, record) in &present {
+            self.give_named_blocks(name, record, &mut Findings::default());
+        }
         for ((name, record), findings) in present.iter().zip(&mut all_findings) {
             self.give_named_blocks(name, record, findings);
         }

@@ -109,7 +109,9 @@ fn frontends(fip: &FloatingIp) -> BTreeSet<Frontend> {
 
 #[cfg(test)]
 mod tests {
-    use vrouter_objects::{ExternalAddress, ExternalKind, Listener, ListenerId, Port, ServiceProtocol, VrfId};
+    use vrouter_objects::{
+        ExternalAddress, ExternalKind, Listener, ListenerId, Port, ServiceProtocol, VrfId,
+    };
 
     use super::*;
 

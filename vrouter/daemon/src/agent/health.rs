@@ -67,8 +67,7 @@ impl HealthChecks {
     /// As they are on this node.
     fn on(&self, own: Option<RouterId>) -> BTreeMap<(Family, Port), HealthCheck> {
         let check = |wanted: &Wanted| {
-            let local_endpoints =
-                wanted.ready.iter().filter(|(router, _)| Some(*router) == own).count();
+            let local_endpoints = wanted.ready.iter().filter(|(router, _)| Some(*router) == own).count();
             HealthCheck { service: wanted.service.clone(), local_endpoints }
         };
         // Of two that claim one port, the older has it.

@@ -113,8 +113,7 @@ impl Agent {
             source_ports: settings.source_ports.range(),
         };
         let device = HostDevice { mac: vmi.mac, mtu: vmi.mtu };
-        let path =
-            HostPath { device, routes: state.host_routes(&network), steered: state.steered(&network) };
+        let path = HostPath { device, routes: state.host_routes(&network), steered: state.steered(&network) };
         if state.tables.host() != Some(&network) {
             state.tables.set_host(network);
         }

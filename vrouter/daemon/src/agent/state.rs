@@ -12,11 +12,11 @@ use vrouter_objects::{
 };
 use vrouter_proto::v1;
 
+use super::Held;
 use super::frontends::Frontends;
 use super::health::HealthChecks;
 use super::host::OwnHost;
 use super::tunnel_end::OwnEnd;
-use super::Held;
 use crate::addressing::Addressing;
 use crate::attachment::{Attachment, ContainerInterface};
 

@@ -1,3 +1,4 @@
+mod host;
 mod restart;
 mod upkeep;
 

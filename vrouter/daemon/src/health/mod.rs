@@ -6,6 +6,7 @@ mod listener;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -21,9 +22,10 @@ use crate::host_path::Family;
 /// How often it is looked after what nobody tells: whether the node is healthy, and ports that were in use.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Answers for ever, at the node's own address where it has one. A port that is in use is in the way of nothing else, and
-/// is tried again.
-pub async fn serve(agent: Arc<Agent>, node: Option<SocketAddr>) {
+/// Answers until it is told to stop, at the node's own address where it has one. A port that is in use is in the way of
+/// nothing else, and is tried again.
+pub async fn serve(agent: Arc<Agent>, node: Option<SocketAddr>, stop: impl Future<Output = ()>) {
+    let mut stop = pin!(stop);
     let mut changes = agent.changes();
     let mut desk = Desk { node, ..Desk::default() };
     loop {
@@ -36,6 +38,7 @@ pub async fn serve(agent: Arc<Agent>, node: Option<SocketAddr>) {
             let _ = spawn_blocking(move || told.set_health_problems(problems)).await;
         }
         tokio::select! {
+            () = &mut stop => return,
             // The sender is the agent's own.
             _ = changes.changed() => {}
             () = sleep(INTERVAL) => {}

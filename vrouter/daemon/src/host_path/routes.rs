@@ -60,7 +60,8 @@ pub(super) async fn follow(
         problems.extend(put.map_err(HostPathError::kernel(entry, "making it")).err());
     }
     // What was replaced just now is gone already, and what took its place may answer to the same name.
-    let is_kept = |held: &Held| held.entry.is_some_and(|held| wanted.iter().any(|entry| entry.replaces(held)));
+    let is_kept =
+        |held: &Held| held.entry.is_some_and(|held| wanted.iter().any(|entry| entry.replaces(held)));
     remove(netlink, held.into_iter().filter(|held| !is_kept(held)), problems).await;
     Ok(())
 }
@@ -75,11 +76,7 @@ pub(super) async fn withdraw(
     Ok(())
 }
 
-async fn remove(
-    netlink: &Handle,
-    routes: impl IntoIterator<Item = Held>,
-    problems: &mut Vec<HostPathError>,
-) {
+async fn remove(netlink: &Handle, routes: impl IntoIterator<Item = Held>, problems: &mut Vec<HostPathError>) {
     for Held { entry, message } in routes {
         match netlink.route().del(message).execute().await {
             Err(error) if !is_absent(&error) => {
@@ -185,7 +182,8 @@ impl Entry {
                 _ => {}
             }
         }
-        let family = Family::ALL.into_iter().find(|family| family.number() == message.header.address_family)?;
+        let family =
+            Family::ALL.into_iter().find(|family| family.number() == message.header.address_family)?;
         let address = destination.unwrap_or(everything(family).addr());
         let destination = IpNet::new(address, message.header.destination_prefix_length).ok()?;
         let way = match message.header.kind {

@@ -176,9 +176,7 @@ async fn remove(netlink: &Handle, message: &RuleMessage) -> Result<(), HostPathE
     }
     let object = format!("rule {}", priority.unwrap_or_default());
     match netlink.rule().del(message).execute().await {
-        Err(error) if !link::is_absent(&error) => {
-            Err(HostPathError::kernel(object, "removing it")(error))
-        }
+        Err(error) if !link::is_absent(&error) => Err(HostPathError::kernel(object, "removing it")(error)),
         _ => Ok(()),
     }
 }
@@ -204,9 +202,8 @@ mod tests {
     fn only_a_local_rule_before_ours_is_in_the_way() {
         let marks = Marks::DEFAULT;
         let message = RuleMessage::default();
-        let local = |preference| {
-            Some(Rule { preference, choice: Choice::All, action: Action::LookUp(LOCAL_TABLE) })
-        };
+        let local =
+            |preference| Some(Rule { preference, choice: Choice::All, action: Action::LookUp(LOCAL_TABLE) });
         assert!(is_in_the_way(&local(0), &message, marks));
         assert!(!is_in_the_way(&local(100), &message, marks));
         let main = Some(Rule { preference: 0, choice: Choice::All, action: Action::LookUp(254) });

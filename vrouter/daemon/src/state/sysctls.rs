@@ -67,11 +67,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = SysctlFile::new(directory.path().join("sysctls.json"));
         assert_eq!(file.load("boot").unwrap(), None);
-        let change = |key: &str| ChangedSysctl {
-            key: key.to_owned(),
-            before: "0".to_owned(),
-            after: "1".to_owned(),
-        };
+        let change =
+            |key: &str| ChangedSysctl { key: key.to_owned(), before: "0".to_owned(), after: "1".to_owned() };
         let changed = vec![change("net/ipv4/ip_forward"), change("net/ipv4/conf/all/rp_filter")];
         file.store("boot", &changed).unwrap();
         assert_eq!(file.load("boot").unwrap(), Some(changed));

@@ -29,7 +29,10 @@ impl Stage {
         let stage = Self { node: name("node"), outside: name("out"), state: tempfile::tempdir().unwrap() };
         shell(&format!("ip netns add {}", stage.node));
         shell(&format!("ip netns add {}", stage.outside));
-        shell(&format!("ip -n {} link add eth0 type veth peer name eth0 netns {}", stage.node, stage.outside));
+        shell(&format!(
+            "ip -n {} link add eth0 type veth peer name eth0 netns {}",
+            stage.node, stage.outside
+        ));
         for (netns, number) in [(&stage.node, 1), (&stage.outside, 9)] {
             shell(&format!("ip -n {netns} link set lo up"));
             shell(&format!("ip -n {netns} link set eth0 addrgenmode none up"));
@@ -122,4 +125,3 @@ pub fn shell(command: &str) -> String {
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
-

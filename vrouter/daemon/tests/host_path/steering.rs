@@ -193,7 +193,9 @@ fn what_the_router_gives_back_the_node_takes_or_forwards() {
         let (_, sender) = socket.recv_from(&mut payload).unwrap();
         assert_eq!(sender.ip().to_canonical(), ip(from));
     };
-    for (own, pod, client) in [("172.30.0.1", "10.244.3.4", "172.30.0.9"), ("fd00::1", "fd00:10:244::7", "fd00::9")] {
+    for (own, pod, client) in
+        [("172.30.0.1", "10.244.3.4", "172.30.0.9"), ("fd00::1", "fd00:10:244::7", "fd00::9")]
+    {
         // What it was steered and is the node's after all; a pod; the node's own through a service.
         for from in [client, pod, own] {
             router.send(&packet(ip(from), ip(own), 30_053, b"to the node"));

@@ -179,3 +179,29 @@ fn ports_that_the_kernel_gives_to_others_are_refused() {
     let error = stage.check_source_ports().unwrap_err().to_string();
     assert!(error.contains("61000-65535") && error.contains("1024-62000"), "{error}");
 }
+
+#[test]
+fn routes_follow_the_nodes_address() {
+    let Some(stage) = Stage::new("source") else { return };
+    let _router = stage.router();
+    let mut keeper = stage.keeper();
+    stage.follow(&mut keeper, &path());
+    for address in ["172.30.0.2/24", "fd00::2/64"] {
+        stage.node(&format!("ip address add {address} dev eth0 nodad"));
+    }
+    let mut path = path();
+    for source in path.routes.values_mut() {
+        *source = if source.is_ipv4() { ip("172.30.0.2") } else { ip("fd00::2") };
+    }
+    stage.follow(&mut keeper, &path);
+    let (v4, v6) = (stage.node("ip route"), stage.node("ip -6 route"));
+    assert_eq!(v4.matches("dev vhost0 proto 86 src 172.30.0.2").count(), 2, "{v4}");
+    assert_eq!(v6.matches("dev vhost0 proto 86 src fd00::2").count(), 1, "{v6}");
+    // With its address, the kernel takes away the route.
+    stage.node("ip address del 172.30.0.2/24 dev eth0");
+    stage.follow(&mut keeper, &crate::path());
+    assert_eq!(stage.node("ip route").matches("dev vhost0 proto 86 src 172.30.0.1").count(), 2);
+    path.routes.clear();
+    stage.follow(&mut keeper, &path);
+    assert!(!stage.node("ip route").contains("vhost0"));
+}

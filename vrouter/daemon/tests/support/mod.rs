@@ -148,6 +148,11 @@ fn objects() -> Vec<v1::Object> {
         gateway: address(gateway),
     });
     let network = "default/default-podnetwork".to_owned();
+    let leak = |vrf, (network, length), to| {
+        let key = Some(v1::RouteKey { vrf, prefix: prefix(network, length) });
+        let next_hop = Some(v1::NextHop { kind: Some(v1::next_hop::Kind::VrfTranslate(to)) });
+        Kind::Route(v1::Route { key, next_hop })
+    };
     let lease = |id, network, length| {
         let (prefix, first_vmi) = (prefix(network, length), id * 100);
         Kind::AddressLease(v1::AddressLease { id, vrf: 1, prefix, first_vmi, vmi_count: 100 })
@@ -177,6 +182,10 @@ fn objects() -> Vec<v1::Object> {
             subnets: Vec::new(),
             kind: v1::NetworkKind::Fabric.into(),
         }),
+        leak(3, ("10.244.0.0", 16), 1),
+        leak(3, ("fd00:10:244::", 48), 1),
+        leak(1, ("0.0.0.0", 0), 3),
+        leak(1, ("::", 0), 3),
         lease(1, "10.244.0.0", 24),
         lease(2, "fd00:10:244::", 64),
         Kind::PodBinding(v1::PodBinding { pod, vrf: 1, ..Default::default() }),
@@ -238,14 +247,16 @@ impl Node {
         self.until(|report| report.controller_connected || !report.controller_error.is_empty()).await
     }
 
-    /// Waits until its only interface is out of the tables.
+    /// Waits until its only pod's interface is out of the tables.
     pub async fn interface_down(&self) {
         let mut client = self.client().await;
         let wait = async {
             loop {
                 let table = client.interfaces(v1::TableRequest {}).await.unwrap().into_inner();
-                if table.interfaces.iter().all(|interface| !interface.up) {
-                    break assert_eq!(table.interfaces.len(), 1, "it is still attached");
+                let is_pods = |interface: &&v1::Interface| interface.kind() == v1::InterfaceKind::Pod;
+                let pods: Vec<_> = table.interfaces.iter().filter(is_pods).collect();
+                if pods.iter().all(|interface| !interface.up) {
+                    break assert_eq!(pods.len(), 1, "it is still attached");
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }

@@ -7,8 +7,8 @@ use super::quiescence::Quiescence;
 use super::reserve::WorkerFlows;
 use super::slot::Slot;
 use super::sync::Ordering;
-use super::tcp::ConnectionState;
 use super::table::{FlowTable, tenths};
+use super::tcp::ConnectionState;
 use crate::frame::Time;
 
 /// Ageing looks at so many slots at a time.

@@ -20,7 +20,7 @@ struct Bucket {
     entries: [AtomicU64; ENTRIES],
 }
 
-/// The index. An entry is the hash's upper half, which is never zero, and the slot's number; zero is none.
+/// The index. An entry is the slot's number and, below it, the hash's upper half, which is never zero; zero is none.
 #[derive(Debug)]
 pub(super) struct Index {
     /// A power of two of them.
@@ -54,8 +54,8 @@ impl Bucket {
     fn find(&self, hash: u64, matches: &mut impl FnMut(FlowIndex) -> bool) -> Option<FlowIndex> {
         for word in &self.entries {
             let word = word.load(Ordering::Acquire);
-            let slot = FlowIndex(word as u32);
-            if (word ^ hash) >> 32 == 0 && matches(slot) {
+            let slot = FlowIndex((word >> 32) as u32);
+            if word as u32 == upper_half(hash) && matches(slot) {
                 return Some(slot);
             }
         }
@@ -64,7 +64,11 @@ impl Bucket {
 }
 
 fn entry(hash: u64, slot: FlowIndex) -> u64 {
-    hash & 0xffff_ffff_0000_0000 | u64::from(slot.0)
+    u64::from(slot.0) << 32 | u64::from(upper_half(hash))
+}
+
+fn upper_half(hash: u64) -> u32 {
+    (hash >> 32) as u32
 }
 
 impl Index {

@@ -115,11 +115,7 @@ fn check_addresses(source: Address, destination: Address) -> Result<(), DropReas
     let source_unspecified = source.bits() == 0 || source == Address::V4_UNSPECIFIED;
     let source_ok = source.is_unicast() || source_unspecified;
     let destination_ok = destination.is_unicast() || destination.is_multicast();
-    if source_ok && destination_ok {
-        Ok(())
-    } else {
-        Err(DropReason::InvalidAddress)
-    }
+    if source_ok && destination_ok { Ok(()) } else { Err(DropReason::InvalidAddress) }
 }
 
 #[cfg(test)]

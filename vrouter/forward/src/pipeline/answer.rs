@@ -17,8 +17,8 @@ const ICMP_HEADER: usize = 8;
 /// A fresh packet's TTL or hop limit.
 const HOPS: u8 = 64;
 
-/// Drops a packet and tells its sender that nobody is there: TCP by a reset, anything else by port
-/// unreachable (RFC 1122 section 3.2.2.1), as from the address it was sent to.
+/// Drops a packet and tells its sender that nobody is there: TCP by a reset, anything else by port unreachable (RFC 1122
+/// section 3.2.2.1), as from the address it was sent to.
 pub(super) fn refuse(
     worker: &mut Worker,
     context: Context<'_>,

@@ -144,7 +144,9 @@ fn from_tunnel(context: Context<'_>, frame: &Frame) -> Result<(Parsed, Arrival),
     match parsed {
         // Tunnels are routed: nobody asks for addresses through them, or is without one.
         Parsed::Arp { .. } => Err(DropReason::InvalidArp),
-        Parsed::Ip(packet) if !packet.source.is_unicast() || is_land(&packet) => Err(DropReason::InvalidAddress),
+        Parsed::Ip(packet) if !packet.source.is_unicast() || is_land(&packet) => {
+            Err(DropReason::InvalidAddress)
+        }
         Parsed::Ip(packet) => {
             let entrance = Entrance::Tunnel(router);
             let origin = tunnel_origin(context, vrf, router, packet.source);

@@ -47,7 +47,7 @@ pub(super) enum Refused {
     Tell(DropReason),
     /// The sender is told that there is no way.
     NoRoute,
-    /// The node steered it to us though it is its own: it goes back as it came.
+    /// The node steered it to us though it is not about the cluster: it goes back as it came.
     Returned,
     /// Nobody is told.
     Silent(DropReason),
@@ -90,9 +90,7 @@ impl Worker {
                 let (vrf, next_hop) = hop_to_member(snapshot, member)?;
                 (vrf, next_hop, Some((&*frontend.fip, member)))
             }
-            Located::Hop { .. } if arrival.entrance == Entrance::Host && snapshot.is_own_address(key.destination) => {
-                return Err(Refused::Returned);
-            }
+            Located::Hop { .. } if is_between_nodes(snapshot, arrival, key) => return Err(Refused::Returned),
             Located::Hop { vrf, next_hop } => (vrf, next_hop, None),
             Located::Reject => return Err(Refused::Tell(DropReason::NoService)),
             Located::Nowhere(DropReason::NoRoute) => return Err(Refused::NoRoute),
@@ -158,12 +156,15 @@ pub(super) fn client(snapshot: &Snapshot, key: &FlowKey) -> Client {
     }
 }
 
+/// Whether the node steered to us what it sends to itself or to another node, or got for itself.
+#[inline]
+fn is_between_nodes(snapshot: &Snapshot, arrival: &Arrival, key: &FlowKey) -> bool {
+    arrival.entrance == Entrance::Host && snapshot.node_address(key.destination).is_some()
+}
+
 /// The way to a member. One that is nobody's address is as good as none.
 #[inline]
-fn hop_to_member<'a>(
-    snapshot: &'a Snapshot,
-    member: &MemberEntry,
-) -> Result<(VrfId, &'a NextHop), Refused> {
+fn hop_to_member<'a>(snapshot: &'a Snapshot, member: &MemberEntry) -> Result<(VrfId, &'a NextHop), Refused> {
     match route_to(snapshot, member.vrf, member.address) {
         Located::Hop { vrf, next_hop } => Ok((vrf, next_hop)),
         Located::Service(_) | Located::Reject => Err(Refused::Tell(DropReason::NoMembers)),
@@ -206,9 +207,7 @@ fn source<'a>(
     is_to_service: bool,
 ) -> Result<Source<'a>, Refused> {
     match (next_hop, arrival.entrance) {
-        (PackedNextHop::Receive, entrance) => {
-            to_host(snapshot, entrance, destination, is_to_service)
-        }
+        (PackedNextHop::Receive, entrance) => to_host(snapshot, entrance, destination, is_to_service),
         (PackedNextHop::Tunnel(router), Entrance::Host) if is_to_service => {
             let kernel = snapshot.router(router).is_some_and(|router| router.kind == RouterKind::Kernel);
             // A kernel would not send answers to strangers back to us.

@@ -102,13 +102,7 @@ impl ServiceSpec {
     ) -> Self {
         let member =
             |(number, (address, port)): (u32, &(IpAddr, u16))| (number, *address, *port, MemberState::Ready);
-        Self {
-            number,
-            address,
-            protocol,
-            port,
-            members: (1..).zip(members).map(member).collect(),
-        }
+        Self { number, address, protocol, port, members: (1..).zip(members).map(member).collect() }
     }
 
     /// The floating IP, as an object.
@@ -341,7 +335,13 @@ fn base_objects(nodes: usize, own: usize) -> Vec<Object> {
     };
     let instance = |number, name: &str, kind, subnets| {
         let vni = Vni::new(number).expect("tests use small VNIs");
-        Object::RoutingInstance(RoutingInstance { id: vrf(number), name: name.to_owned(), vni, kind, subnets })
+        Object::RoutingInstance(RoutingInstance {
+            id: vrf(number),
+            name: name.to_owned(),
+            vni,
+            kind,
+            subnets,
+        })
     };
     let route = |number, prefix: &str, next_hop| {
         Object::Route(Route { key: RouteKey { vrf: vrf(number), prefix: net(prefix) }, next_hop })

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use thiserror::Error;
-use vrouter_objects::{IpNet, IpProtocol, ListenerId, MemberId, ObjectKey, Port, ServiceProtocol, VmiId, Vni, VrfId};
+use vrouter_objects::{
+    IpNet, IpProtocol, ListenerId, MemberId, ObjectKey, Port, ServiceProtocol, VmiId, Vni, VrfId,
+};
 
 /// Why the tables do not hold an object.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

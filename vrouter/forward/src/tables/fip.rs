@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use vrouter_objects::{
-    AffinityTimeout, ExternalKind, FloatingIp, FloatingIpId, IpNet, IpProtocol, Listener, ListenerId, MemberId,
-    TrafficPolicy,
+    AffinityTimeout, ExternalKind, FloatingIp, FloatingIpId, IpNet, IpProtocol, Listener, ListenerId,
+    MemberId, TrafficPolicy,
 };
 
 use super::Epoch;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use vrouter_objects::{FloatingIp, IpProtocol};
 
 use super::fip::{FipEntry, Frontend, FrontendKind, ServicePort};
-use super::shared_map::{Key, fold};
 use super::sharded::Sharded;
+use super::shared_map::{Key, fold};
 use crate::address::{Address, Family};
 
 /// Of one network. Copies share what did not change.

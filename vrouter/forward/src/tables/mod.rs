@@ -17,8 +17,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use vrouter_objects::{
-    AddressLease, FloatingIp, MemberId, NextHop, Object, ObjectKey, Route, RouteKey, RouterId, RoutingInstance,
-    VirtualRouter, Vmi, VmiId, VrfId,
+    AddressLease, FloatingIp, MemberId, NextHop, Object, ObjectKey, Route, RouteKey, RouterId,
+    RoutingInstance, VirtualRouter, Vmi, VmiId, VrfId,
 };
 
 pub use error::TableError;
@@ -270,10 +270,10 @@ impl Tables {
     }
 
     fn put_fip(&mut self, fip: &FloatingIp) {
-        let vantage = self.vantage.as_ref().map_or(Vantage::default(), |(router, zone)| Vantage {
-            router: Some(*router),
-            zone,
-        });
+        let vantage = self
+            .vantage
+            .as_ref()
+            .map_or(Vantage::default(), |(router, zone)| Vantage { router: Some(*router), zone });
         let hits = &mut self.hits;
         self.working.put_fip(fip, vantage, |member| hits.entry(member).or_default().clone());
     }
@@ -335,7 +335,9 @@ impl Tables {
         match key {
             ObjectKey::VirtualRouter(_) | ObjectKey::FloatingIp(_) => {
                 self.forget(&key);
-                if let (Some(Object::FloatingIp(held)), Object::FloatingIp(fip)) = (self.objects.remove(&key), object) {
+                if let (Some(Object::FloatingIp(held)), Object::FloatingIp(fip)) =
+                    (self.objects.remove(&key), object)
+                {
                     let stays: BTreeSet<MemberId> = members(fip).collect();
                     self.forget_hits(members(&held).filter(|member| !stays.contains(member)));
                 }

@@ -76,7 +76,11 @@ impl MemberEntry {
 
 impl Pool {
     /// The pool of these members, in order of id. `hits` knows what each one counts by.
-    pub(super) fn new(members: &[Member], vantage: Vantage<'_>, mut hits: impl FnMut(MemberId) -> Hits) -> Self {
+    pub(super) fn new(
+        members: &[Member],
+        vantage: Vantage<'_>,
+        mut hits: impl FnMut(MemberId) -> Hits,
+    ) -> Self {
         let mut entries = |chosen: Vec<&Member>| {
             chosen.into_iter().map(|member| MemberEntry::new(member, hits(member.id))).collect()
         };
@@ -146,8 +150,9 @@ fn near<'m>(taking: Vec<&'m Member>, vantage: Vantage<'_>) -> Vec<&'m Member> {
     let is_ready = taking.first().is_some_and(|member| member.state == MemberState::Ready);
     let for_node =
         |member: &&Member| vantage.router.is_some_and(|router| member.hints.routers.contains(&router));
-    let for_zone =
-        |member: &&Member| !vantage.zone.is_empty() && member.hints.zones.iter().any(|zone| zone == vantage.zone);
+    let for_zone = |member: &&Member| {
+        !vantage.zone.is_empty() && member.hints.zones.iter().any(|zone| zone == vantage.zone)
+    };
     if !is_ready {
         return taking;
     }

@@ -40,7 +40,9 @@ mod tests {
         for text in ["10.244.0.0/16", "0.0.0.0/0", "10.1.2.3/32", "fd00:10:244::/48", "::/0", "fd00::1/128"] {
             let prefix: IpNet = text.parse().unwrap();
             let masked = MaskedPrefix::new(prefix);
-            for address in ["10.244.0.1", "10.245.0.1", "10.1.2.3", "fd00:10:244::7", "fd00::1", "2001:db8::1"] {
+            for address in
+                ["10.244.0.1", "10.245.0.1", "10.1.2.3", "fd00:10:244::7", "fd00::1", "2001:db8::1"]
+            {
                 let ip: IpAddr = address.parse().unwrap();
                 // All IPv4 addresses lie in ::/0 as they are held.
                 let same_family = ip.is_ipv4() == prefix.addr().is_ipv4();

@@ -1,8 +1,8 @@
 use std::net::IpAddr;
 
 use vrouter_objects::{
-    FloatingIp, FloatingIpId, IpProtocol, Listener, ListenerId, MacAddress, Member, MemberId, NetworkKind, Port, RouterId,
-    ServiceProtocol, Subnet, VmiKind, Vni,
+    FloatingIp, FloatingIpId, IpProtocol, Listener, ListenerId, MacAddress, Member, MemberId, NetworkKind,
+    Port, RouterId, ServiceProtocol, Subnet, VmiKind, Vni,
 };
 
 use super::*;
@@ -270,7 +270,10 @@ fn what_is_unique_may_change_hands_within_one_version() {
                         assert_eq!(snapshot.vrf_of_vni(network.vni), Some(network.id));
                     }
                     Object::FloatingIp(fip) => {
-                        assert_eq!(snapshot.fip_at(fip.vrf, fip.address.into(), IpProtocol::TCP, 80), Some(fip.id));
+                        assert_eq!(
+                            snapshot.fip_at(fip.vrf, fip.address.into(), IpProtocol::TCP, 80),
+                            Some(fip.id)
+                        );
                     }
                     other => panic!("no swap of {other:?}"),
                 }

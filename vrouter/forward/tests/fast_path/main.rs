@@ -9,15 +9,17 @@ use std::net::IpAddr;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use support::{ACK, FAMILIES, FIN, NODE_PORT, RST, SYN, address, gateway, node_address, node_mac, outside, vtep};
+use support::{
+    ACK, FAMILIES, FIN, NODE_PORT, RST, SYN, address, gateway, node_address, node_mac, outside, vtep,
+};
 use throw::{Throw, Way, any_throw};
 use vrouter_forward::flow::FlowRecord;
 use vrouter_forward::frame::{Egress, Frame, Ingress, Offload, PortId};
 use vrouter_forward::sim::{Cluster, HOST_PORT, PodHandle, ServiceSpec};
 use vrouter_forward::{Family, PacketCounters, PortCounters};
 use vrouter_objects::{
-    FloatingIp, Listener, ListenerId, MacAddress, MemberState, Object, RouterId, ServiceProtocol, TrafficPolicy,
-    VirtualRouter, Vmi, VmiKind, Vni, VrfId,
+    FloatingIp, Listener, ListenerId, MacAddress, MemberState, Object, RouterId, ServiceProtocol,
+    TrafficPolicy, VirtualRouter, Vmi, VmiKind, Vni, VrfId,
 };
 
 /// How many services there are.
@@ -106,7 +108,8 @@ impl Scene {
             Way { family, ingress, macs, from: address(&self.far, family), to, ports }
         };
         let from_host = |from, to, ports| {
-            let (ingress, macs) = (Ingress::Port(HOST_PORT), (MacAddress::local(0x48, 1), MacAddress::GATEWAY));
+            let (ingress, macs) =
+                (Ingress::Port(HOST_PORT), (MacAddress::local(0x48, 1), MacAddress::GATEWAY));
             Way { family, ingress, macs, from, to, ports }
         };
         let by_far = |from, to, ports| Way { from, ..from_far(to, ports) };

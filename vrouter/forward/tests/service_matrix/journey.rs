@@ -9,7 +9,7 @@ use vrouter_forward::Family;
 use vrouter_forward::sim::{Delivery, Tunnelled};
 use vrouter_objects::ServiceProtocol;
 
-use crate::case::{Case, Client, Place};
+use crate::case::Case;
 use crate::expectation::{Exit, Sighting, Source};
 use crate::support::{ACK, RST, Read, SYN, gateway, packet, read};
 use crate::world::{Endpoint, Kept, World};
@@ -97,6 +97,7 @@ impl<'a> Journey<'a> {
             let told = seen(self.send(&request))?;
             same("where it is told", &(told.node, told.port), &self.client_port())?;
             same("who is told", &told.packet.destination, &self.client)?;
+            is_sent_on_by(None, &told.wire)?;
             match self.world.protocol {
                 ServiceProtocol::Tcp => self.is_reset(&told.packet, port)?,
                 ServiceProtocol::Udp | ServiceProtocol::Sctp => {
@@ -212,11 +213,7 @@ impl<'a> Journey<'a> {
         };
         same("protocol of an error", &told.protocol, &protocol)?;
         same("kind of an error", &told.payload[..2], &kind[..])?;
-        let teller = match self.case.client {
-            Client::Pod | Client::Member(Place::Pod(_)) => self.frontend.0,
-            Client::Node | Client::Outside | Client::Member(_) => self.world.node_address(self.case.entry),
-        };
-        same("source of an error", &told.source, &teller)?;
+        same("source of an error", &told.source, &self.frontend.0)?;
         same("quoted packet", &told.payload[8..][quoted.clone()], &request[14..][quoted])
     }
 }

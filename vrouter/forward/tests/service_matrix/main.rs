@@ -60,7 +60,8 @@ fn check(protocol: ServiceProtocol, family: Family) {
             let outcome = expect(&case);
             let _announced = Announced(&case);
             let checked = check_case(&mut world, &case, &outcome);
-            tally.count(&outcome, checked.map_err(|problem| format!("{case}\n    {problem}\n{world}")));
+            let told = |problem| format!("{protocol} over {family:?}: {case}\n    {problem}\n{world}");
+            tally.count(&outcome, checked.map_err(told));
         }
         world.retire();
     }

@@ -304,7 +304,7 @@ impl World {
 /// What the nodes hold: the service, and the flows of the last connection.
 impl fmt::Display for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "    {} {:?}, service: {:?}", self.protocol, self.family, self.service)?;
+        writeln!(f, "    service: {:?}", self.service)?;
         for (number, node) in self.cluster.nodes.iter().enumerate() {
             writeln!(f, "    flows of node {number}:")?;
             for flow in node.flows(self.cluster.now).iter().filter(|flow| is_of(flow, self.next_port)) {

@@ -12,7 +12,8 @@ pub use network::{
 };
 pub use reader::{Read, crc32c, has_valid_checksums, leave_checksum, only, read, read_datagram, reassemble};
 pub use service::{
-    CLIENT_KINDS, CLIENT_PORT, Client, ClientKind, EXTERNAL_FRONTENDS, FRONTENDS, Frontend, MEMBER_PORT, NODE_PORT,
-    SERVICE_PORT, Scene, answer, by_all_frontends, error_about, external_ip, is_refusal, load_balancer_ip, local_inside,
-    local_outside, node_address, outside, port, quoted, scenes, scenes_of, send_from,
+    CLIENT_KINDS, CLIENT_PORT, Client, ClientKind, EXTERNAL_FRONTENDS, FRONTENDS, Frontend, MEMBER_PORT,
+    NODE_PORT, SERVICE_PORT, Scene, answer, by_all_frontends, error_about, external_ip, is_refusal,
+    load_balancer_ip, local_inside, local_outside, node_address, outside, port, quoted, scenes, scenes_of,
+    send_from,
 };

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use vrouter_forward::Family;
 use vrouter_forward::frame::{Frame, Ingress};
 use vrouter_forward::parse::IcmpTypes;
-use vrouter_forward::sim::{Cluster, Delivery, HOST_PORT, PacketBuilder, PodHandle, ServiceSpec, node_addresses};
+use vrouter_forward::sim::{
+    Cluster, Delivery, HOST_PORT, PacketBuilder, PodHandle, ServiceSpec, node_addresses,
+};
 use vrouter_objects::{
     ExternalAddress, ExternalKind, FloatingIp, MemberState, Object, Port, ServiceProtocol, TrafficPolicy,
 };
@@ -264,8 +266,9 @@ impl Scene {
         let mut deliveries = self.request_from(port, flags);
         let label = self.label();
         let Some(pod) = self.reached(&deliveries) else {
-            let drops: Vec<_> =
-                (0..self.cluster.nodes.len()).map(|node| super::network::drops(&self.cluster, node)).collect();
+            let drops: Vec<_> = (0..self.cluster.nodes.len())
+                .map(|node| super::network::drops(&self.cluster, node))
+                .collect();
             panic!("{label}: reaches no pod: {deliveries:#?}, {drops:?}")
         };
         let got = read(&deliveries[0].frame);
@@ -324,7 +327,12 @@ pub fn is_refusal(told: &Read, protocol: ServiceProtocol, family: Family) -> boo
 
 /// Lets whoever got a frame answer it from where it came out: a pod, or the node's own stack, where a process has the
 /// address or from where it goes on and comes back.
-pub fn answer(cluster: &mut Cluster, delivery: &Delivery, protocol: ServiceProtocol, flags: u8) -> Vec<Delivery> {
+pub fn answer(
+    cluster: &mut Cluster,
+    delivery: &Delivery,
+    protocol: ServiceProtocol,
+    flags: u8,
+) -> Vec<Delivery> {
     let got = read(&delivery.frame);
     let ports = (got.ports.1, got.ports.0);
     send_from(cluster, delivery, &packet(got.destination, got.source, protocol, ports, flags))

@@ -93,13 +93,13 @@ impl World {
             ClientKind::Outside => Client::Outside(0),
         });
         let pods = (0..PODS).map(|number| cluster.pod(number % NODES)).collect();
-        let service = |(protocol, ..)| Service {
+        let services = SERVICES.map(|(protocol, ..)| Service {
             protocol,
             exists: false,
             members: [].into(),
             policy: TrafficPolicy::Cluster,
-        };
-        let model = Model::new(SERVICES.map(service).to_vec());
+        });
+        let model = Model::new(services.to_vec());
         let mut world = Self { cluster, clients: clients.to_vec(), pods, model, unsettled: BTreeSet::new() };
         world.find_near();
         world
@@ -240,7 +240,9 @@ impl World {
                 self.model.chose(connection, reached.expect("just seen"));
             }
             // Without the service, the port is the node's own affair.
-            Expected::Refused if frontend == Frontend::NodePort && !self.model.services[connection.service].exists => {
+            Expected::Refused
+                if frontend == Frontend::NodePort && !self.model.services[connection.service].exists =>
+            {
                 let told = only(&deliveries);
                 prop_assert!(told.ports == ports && deliveries[0].port == HOST_PORT, "{:?}", told);
             }

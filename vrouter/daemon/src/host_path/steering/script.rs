@@ -151,17 +151,15 @@ mod tests {
     }
 
     fn steered() -> Steered {
-        let at = |address, protocol| ServicePort {
-            address: ip(address),
-            protocol,
-            port: Port::new(53).unwrap(),
-        };
+        let at =
+            |address, protocol| ServicePort { address: ip(address), protocol, port: Port::new(53).unwrap() };
         Steered {
             own: ["10.0.0.1", "fd00::1"].map(ip).into(),
             node_port_addresses: ["10.0.0.1"].map(ip).into(),
             node_ports: [node_port(Family::V4, 30_080), node_port(Family::V6, 30_081)].into(),
             external: ["203.0.113.7"].map(ip).into(),
-            external_ports: [at("10.0.0.1", ServiceProtocol::Udp), at("fd00::1", ServiceProtocol::Sctp)].into(),
+            external_ports: [at("10.0.0.1", ServiceProtocol::Udp), at("fd00::1", ServiceProtocol::Sctp)]
+                .into(),
         }
     }
 
