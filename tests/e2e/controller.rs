@@ -37,6 +37,8 @@ const CLIENT: &str = "client";
 const CONTROLLER: &str = "controller";
 const NODES: [&str; 2] = ["n1", "n2"];
 const WEB: u16 = 8080;
+/// Services with more members together than one may have.
+const MANY: [&str; 2] = ["many-even", "many-odd"];
 
 fn objects(programs: &Programs) -> Vec<Value> {
     vec![
@@ -165,7 +167,7 @@ fn ctrl_14_more_than_one_message_holds(lab: &Lab) -> Result<()> {
             "metadata": {
                 "name": format!("many-{number}"),
                 "namespace": "default",
-                "labels": {"kubernetes.io/service-name": "many"},
+                "labels": {"kubernetes.io/service-name": MANY[usize::from(number % 2)]},
             },
             "addressType": "IPv4",
             "endpoints": endpoints,
@@ -173,7 +175,7 @@ fn ctrl_14_more_than_one_message_holds(lab: &Lab) -> Result<()> {
         })
     };
     let ports = [ServicePort { protocol: "TCP", port: 80, target: 80 }];
-    let mut objects = vec![service("many", Endpoints::Listed, &ports)];
+    let mut objects: Vec<_> = MANY.iter().map(|name| service(name, Endpoints::Listed, &ports)).collect();
     objects.extend((0..20).map(slice));
     let outcome = lab.apply(&objects).and_then(|()| {
         // A node that starts anew gets all of it at once.
@@ -182,8 +184,9 @@ fn ctrl_14_more_than_one_message_holds(lab: &Lab) -> Result<()> {
             let status = lab.node_status(node)?;
             ensure!(status.controller_connected && status.refusals.is_empty(), "{node}: {status:?}");
             let floating_ips = lab.floating_ips(node)?;
-            let of_many =
-                floating_ips.iter().filter(|fip| fip.name == "default/many" && fip.address.is_ipv4());
+            let of_many = floating_ips
+                .iter()
+                .filter(|fip| fip.name.starts_with("default/many-") && fip.address.is_ipv4());
             let members: usize =
                 of_many.flat_map(|fip| &fip.listeners).map(|listener| listener.members.len()).sum();
             ensure!(members == 20_000, "{node}: {members} members");

@@ -11,7 +11,6 @@ use crate::netns::{self, Netns};
 use crate::node;
 use crate::ports::{self, Transport};
 use crate::process::{Process, wait_until};
-use crate::shell::run;
 use crate::state::{DataPath, Node};
 use crate::underlay::{self, BRIDGE, DEVICE, MTU};
 
@@ -92,6 +91,7 @@ pub fn build(lab: &LabName, nodes: &[Node]) -> Result<()> {
         // By ports too, so that one client's connections go by way of every node.
         client.sysctl(&["net.ipv4.fib_multipath_hash_policy=1", "net.ipv6.fib_multipath_hash_policy=1"])?;
         keep_ways(&client);
+        without_link_local(&client)?;
         route_to_nodes(&client, DEVICE, nodes)?;
     }
     by_addresses_alone(&router);
@@ -103,6 +103,15 @@ pub fn build(lab: &LabName, nodes: &[Node]) -> Result<()> {
 fn keep_ways(netns: &Netns) {
     // Before Linux 5.17 it cannot be told.
     let _ = netns.sysctl(&["net.core.txrehash=0"]);
+}
+
+/// Linux chooses an IPv6 connection's way before it knows its source port, and anew with it whenever an address comes. The
+/// link-local one comes a second or two after its interface.
+fn without_link_local(netns: &Netns) -> Result<()> {
+    netns.ip_batch(&format!(
+        "link set {DEVICE} addrgenmode none\n\
+         addr flush dev {DEVICE} scope link\n"
+    ))
 }
 
 /// What the router has to say of a packet then takes the way that the packet's own sender does, in whose packets it sees
@@ -146,9 +155,6 @@ fn route_to_nodes(netns: &Netns, device: &str, nodes: &[Node]) -> Result<()> {
     if ours().next().is_none() {
         return Ok(());
     }
-    for node in ours() {
-        introduce(netns, device, node)?;
-    }
     let hop = |address: IpAddr| format!(" nexthop via {address} dev {device}");
     let [ipv4, ipv6]: [String; 2] = [
         ours().map(|node| hop(node.ipv4.into())).collect(),
@@ -157,15 +163,6 @@ fn route_to_nodes(netns: &Netns, device: &str, nodes: &[Node]) -> Result<()> {
     let routes = [LOAD_BALANCERS, EXTERNAL]
         .map(|[prefix, prefix6]| format!("route add {prefix}{ipv4}\nroute add {prefix6}{ipv6}\n"));
     netns.ip_batch(&routes.concat())
-}
-
-/// Makes a node's link address known. Of several ways, IPv6 does not take one whose neighbour it has yet to find; a
-/// connection that began then would change its way as soon as it has.
-fn introduce(netns: &Netns, device: &str, node: &Node) -> Result<()> {
-    let file = format!("/sys/class/net/{DEVICE}/address");
-    let address = run("ip", ["netns", "exec", node.netns.name(), "cat", &file])?;
-    let (ipv6, address) = (node.ipv6, address.trim());
-    netns.ip(&format!("neigh replace {ipv6} lladdr {address} dev {device} nud stale"))
 }
 
 /// Starts a server on the internet that tells its clients what it sees of them, like those of the pods.

@@ -74,7 +74,7 @@ impl IoPlane {
     ) -> Result<Self, PlaneError> {
         if host_path == HostPathKind::None {
             // A router that was killed may have left some.
-            withdraw(&mut keeper).remove();
+            remove_host_path(&mut keeper).iter().for_each(tell);
         }
         if tunnel_kind == TunnelKind::Sockets {
             // A router that was killed may have left some, and they would keep the port from us.
@@ -98,16 +98,19 @@ impl IoPlane {
     /// Stops the workers. Pods' TAPs stay, as do flows; devices that carry tunnels go, as sockets would, and the node's
     /// own stack is as it was before.
     pub fn stop(self) {
-        let mut keeper = self.keeper.into_inner().unwrap_or_else(PoisonError::into_inner);
         // While the workers still serve what is on its way.
-        let leftovers = withdraw(&mut keeper);
+        self.leave_host();
         self.data_path.stop();
-        leftovers.remove();
         if self.tunnel_kind == TunnelKind::Device
             && let Err(error) = tunnel_devices::remove_all()
         {
             tracing::error!("{error}");
         }
+    }
+
+    /// The node's own stack is as if there were no router; `vhost0` ends with the workers.
+    pub fn leave_host(&self) {
+        remove_host_path(&mut self.keeper()).iter().for_each(tell);
     }
 
     /// The ports whose device has vanished, with those that the workers have noticed since.
@@ -247,7 +250,7 @@ impl DataPlane for IoPlane {
     }
 
     fn remove_host_path(&self) -> Vec<PlaneError> {
-        self.keeper().withdraw().into_iter().map(PlaneError::from).collect()
+        remove_host_path(&mut self.keeper())
     }
 
     fn now(&self) -> Time {
@@ -263,33 +266,20 @@ impl DataPlane for IoPlane {
     }
 }
 
-/// Whether `vhost0` is still there when nothing leads to it any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Leftovers {
-    Nothing,
-    Device,
+/// Leaves nothing of the host path, of this process or one before it. Its device goes when the workers close it.
+fn remove_host_path(keeper: &mut Keeper) -> Vec<PlaneError> {
+    if !keeper.has_traces() {
+        return Vec::new();
+    }
+    let problems = keeper.withdraw().into_iter().map(PlaneError::from);
+    // It is known by its name; how it is does not matter.
+    let (name, mac) = (host_path::DEVICE.to_owned(), MacAddress::BROADCAST);
+    let device = TapSpec { netns: None, name, queues: 1, mac, mtu: host_path::MAX_MTU };
+    problems.chain(Tap::remove(&device).map_err(PlaneError::from).err()).collect()
 }
 
-/// Leaves nothing of the host path but its device, which the workers may still have open.
-fn withdraw(keeper: &mut Keeper) -> Leftovers {
-    let leftovers = if keeper.has_traces() { Leftovers::Device } else { Leftovers::Nothing };
-    for problem in keeper.withdraw() {
-        tracing::error!("{problem}");
-    }
-    leftovers
-}
-
-impl Leftovers {
-    fn remove(self) {
-        // It is known by its name; how it is does not matter.
-        let (name, mac) = (host_path::DEVICE.to_owned(), MacAddress::BROADCAST);
-        let spec = TapSpec { netns: None, name, queues: 1, mac, mtu: host_path::MAX_MTU };
-        if self == Self::Device
-            && let Err(error) = Tap::remove(&spec)
-        {
-            tracing::error!("{error}");
-        }
-    }
+fn tell(problem: &PlaneError) {
+    tracing::error!("{problem}");
 }
 
 /// Whether entering a namespace failed because there is none at that path, or only the file that it was bound to.

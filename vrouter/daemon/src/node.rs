@@ -71,15 +71,13 @@ pub async fn run(config: Config) -> Result<()> {
     }
     // Nothing changes the tables any more, so what is written now is what they are.
     drop(rest);
-    tender.await?;
-    keeper.await?;
-    health.await?;
+    for task in [tender, keeper, health] {
+        // One that failed is no reason to leave the rest as it is.
+        task.await.unwrap_or_else(|error| tracing::error!("{error}"));
+    }
     run_directory.close();
     drop(agent);
-    match Arc::into_inner(plane) {
-        Some(plane) => tokio::task::spawn_blocking(move || plane.stop()).await?,
-        None => tracing::warn!("something still uses the data path; it ends with the process"),
-    }
+    tokio::task::spawn_blocking(move || stop_data_path(plane)).await?;
     tracing::info!("stopped; pods' interfaces and flows stay");
     Ok(())
 }
@@ -126,6 +124,16 @@ fn build(config: &Config, state_directory: &OwnDirectory) -> Result<(Arc<Agent>,
     let plane = Arc::new(plane);
     let agent = Agent::new(identity, files, plane.clone(), shared, restored);
     Ok((agent, plane))
+}
+
+fn stop_data_path(plane: Arc<IoPlane>) {
+    match Arc::try_unwrap(plane) {
+        Ok(plane) => plane.stop(),
+        Err(plane) => {
+            tracing::warn!("something still uses the data path; it ends with the process");
+            plane.leave_host();
+        }
+    }
 }
 
 /// Tells the node to stop at the first SIGTERM or SIGINT.

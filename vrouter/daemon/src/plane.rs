@@ -49,7 +49,8 @@ pub trait DataPlane: Send + Sync + 'static {
     /// of it could not be done, while the rest is.
     fn set_host_path(&self, path: &HostPath) -> Vec<PlaneError>;
 
-    /// The node's own stack is to be as if there were no router. Returns what of it could not be done.
+    /// The node's own stack is to be as if there were no router, this process's or one's before it; the device goes when
+    /// its port is closed. Returns what of it could not be done.
     fn remove_host_path(&self) -> Vec<PlaneError>;
 
     /// The time that flows are measured by.

@@ -41,6 +41,7 @@ pub(crate) struct FakePlane {
     pub(crate) tunnels: Mutex<Option<Tunnels>>,
     pub(crate) unplugged: Mutex<Vec<PortId>>,
     pub(crate) own_addresses: Mutex<BTreeSet<IpAddr>>,
+    pub(crate) refuses_addresses: Mutex<Option<String>>,
     pub(crate) host_path: Mutex<Option<HostPath>>,
     pub(crate) host_path_problem: Mutex<Option<String>>,
     /// What it was told, in this order.
@@ -107,7 +108,10 @@ impl DataPlane for FakePlane {
     }
 
     fn own_addresses(&self) -> Result<BTreeSet<IpAddr>, PlaneError> {
-        Ok(self.own_addresses.lock().unwrap().clone())
+        match &*self.refuses_addresses.lock().unwrap() {
+            Some(reason) => Err(PlaneError(reason.clone())),
+            None => Ok(self.own_addresses.lock().unwrap().clone()),
+        }
     }
 
     fn device_index(&self, name: &str) -> Option<u32> {

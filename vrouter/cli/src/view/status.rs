@@ -26,6 +26,7 @@ struct Node {
     addresses: Vec<String>,
     node_port_addresses: Vec<String>,
     not_ready: String,
+    problems: Vec<String>,
     interfaces: u32,
     workers: u32,
     epoch: u64,
@@ -141,6 +142,7 @@ impl Node {
             ),
         ];
         facts.extend((!self.not_ready.is_empty()).then(|| fact("not ready", &self.not_ready)));
+        facts.extend(self.problems.iter().map(|problem| fact("problem", problem)));
         facts.extend(refusals(&self.refusals));
         facts
     }
@@ -205,6 +207,7 @@ fn node(report: v1::NodeReport) -> Node {
         addresses: report.addresses.iter().map(|own| address(Some(own))).collect(),
         node_port_addresses: report.node_port_addresses.iter().map(prefix).collect(),
         not_ready: report.not_ready,
+        problems: report.problems,
         interfaces: report.interfaces,
         workers: report.workers,
         epoch: report.epoch,
@@ -253,11 +256,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_named() {
+    fn problems_and_refusals_are_told() {
         let key = v1::ObjectKey { kind: Some(v1::object_key::Kind::FloatingIp(7)) };
         let refused = v1::Refusal { object: Some(key), reason: "taken".to_owned() };
-        let report = v1::NodeReport { node: "n1".to_owned(), refusals: vec![refused], ..Default::default() };
+        let problems = vec!["the host path: no nft".to_owned()];
+        let report = v1::NodeReport { problems, refusals: vec![refused], ..Default::default() };
         let facts = node(report).facts();
-        assert_eq!(facts.last(), Some(&fact("refused", "floating ip 7: taken")));
+        let told = [fact("problem", "the host path: no nft"), fact("refused", "floating ip 7: taken")];
+        assert!(facts.ends_with(&told), "{facts:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! What load balancers outside the cluster ask each node for: whether it has endpoints of a service of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use vrouter_objects::{FloatingIp, FloatingIpId, MemberState, Port, RouterId, Version};
 
@@ -24,8 +24,8 @@ pub struct Health {
     pub is_healthy: bool,
     /// The version of those tables.
     pub version: Version,
-    /// What it is asked for, at which port of which family.
-    pub checks: BTreeMap<(Family, Port), HealthCheck>,
+    /// What it is asked for, and where.
+    pub checks: BTreeMap<SocketAddr, HealthCheck>,
 }
 
 /// The health checks of all services.
@@ -64,14 +64,18 @@ impl HealthChecks {
         self.problems.iter().cloned()
     }
 
-    /// As they are on this node.
-    fn on(&self, own: Option<RouterId>) -> BTreeMap<(Family, Port), HealthCheck> {
-        let check = |wanted: &Wanted| {
-            let local_endpoints = wanted.ready.iter().filter(|(router, _)| Some(*router) == own).count();
-            HealthCheck { service: wanted.service.clone(), local_endpoints }
-        };
+    /// As they are on this node, which is asked at these addresses.
+    fn on(&self, own: Option<RouterId>, asked_at: &[IpAddr]) -> BTreeMap<SocketAddr, HealthCheck> {
+        let mut checks = BTreeMap::new();
         // Of two that claim one port, the older has it.
-        self.wanted.values().rev().map(|wanted| (wanted.at, check(wanted))).collect()
+        for Wanted { at: (family, port), service, ready } in self.wanted.values().rev() {
+            let local_endpoints = ready.iter().filter(|(router, _)| Some(*router) == own).count();
+            for address in asked_at.iter().filter(|address| Family::of(**address) == *family) {
+                let check = HealthCheck { service: service.clone(), local_endpoints };
+                checks.insert(SocketAddr::new(*address, port.get()), check);
+            }
+        }
+        checks
     }
 }
 
@@ -83,8 +87,18 @@ impl Agent {
         Health {
             is_healthy: self.is_healthy(&state),
             version: state.held.version(),
-            checks: state.health_checks.on(own),
+            checks: state.health_checks.on(own, &self.asked_at(&state)),
         }
+    }
+
+    /// Where health checks are answered: as with node ports at all addresses, unless some were chosen.
+    fn asked_at(&self, state: &State) -> Vec<IpAddr> {
+        let settings = self.identity.host.as_ref();
+        if settings.is_none_or(|settings| settings.node_port_addresses.is_empty()) {
+            return vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        }
+        let Some(host) = state.tables.host() else { return Vec::new() };
+        host.addresses.iter().copied().filter(|own| host.serves_node_ports_at(*own)).collect()
     }
 
     fn is_healthy(&self, state: &State) -> bool {
@@ -136,12 +150,14 @@ mod tests {
         }
         let mut checks = HealthChecks::default();
         checks.put(&fip);
-        let at = (Family::V4, Port::new(32_000).unwrap());
+        let asked_at = ["10.0.0.1", "10.0.0.2", "fd00::1"].map(|address| address.parse().unwrap());
+        let at = SocketAddr::new(asked_at[1], 32_000);
         for (own, expected) in [(Some(router(1)), 2), (Some(router(2)), 1), (Some(router(3)), 0), (None, 0)] {
-            assert_eq!(checks.on(own)[&at].local_endpoints, expected, "{own:?}");
+            let checks = checks.on(own, &asked_at);
+            assert_eq!((checks.len(), checks[&at].local_endpoints), (2, expected), "{own:?}");
         }
         fip.health_check_port = None;
         checks.put(&fip);
-        assert!(checks.on(None).is_empty());
+        assert!(checks.on(None, &asked_at).is_empty());
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use vrouter_forward::frame::PortId;
 use vrouter_forward::tables::HostNetwork;
-use vrouter_objects::{MacAddress, NetworkKind, RoutingInstance, Vmi, VmiId, VmiKind};
+use vrouter_objects::{MacAddress, NetworkKind, RoutingInstance, Version, Vmi, VmiId, VmiKind};
 
 use super::{Agent, State};
 use crate::attachment::NetworkNamespace;
@@ -75,7 +75,10 @@ impl Agent {
         if self.identity.host.is_none() {
             return;
         }
-        self.read_addresses(state);
+        if let Err(error) = self.read_addresses(state) {
+            // Where the kernel does not even say that, it would take nothing either.
+            return state.own_host.fail(error);
+        }
         state.own_host.in_force = None;
         let before = state.host_in_tables();
         let host = self.coming_host(state);
@@ -85,15 +88,11 @@ impl Agent {
         self.open_host(state, host);
     }
 
-    /// Asks the kernel for this node's addresses.
-    pub(super) fn read_addresses(&self, state: &mut State) {
-        if self.identity.host.is_none() {
-            return;
-        }
-        match self.plane.own_addresses() {
-            Ok(addresses) => state.own_host.addresses = addresses,
-            Err(error) => state.own_host.fail(format!("this node's addresses: {error}")),
-        }
+    /// Asks the kernel for this node's addresses. Where it does not say, they are as they were.
+    pub(super) fn read_addresses(&self, state: &mut State) -> Result<(), String> {
+        let addresses = self.plane.own_addresses();
+        state.own_host.addresses = addresses.map_err(|error| format!("this node's addresses: {error}"))?;
+        Ok(())
     }
 
     /// The node's own stack as it is to be, and what the tables must hold of it is in them; `None` where it cannot take
@@ -149,8 +148,7 @@ impl Agent {
     }
 
     fn serve_device(&self, state: &mut State, port: PortId, host: HostDevice) -> Result<(), PlaneError> {
-        let netns = NetworkNamespace::own().map_err(|error| PlaneError::new(&error))?;
-        let device = Device { netns, name: DEVICE.to_owned(), mac: host.mac, mtu: host.mtu };
+        let device = own_device(host)?;
         let is_same = |served: &Served| {
             served.device == device && self.plane.device_index(DEVICE) == Some(served.index)
         };
@@ -165,12 +163,18 @@ impl Agent {
         Ok(())
     }
 
-    /// Takes away what there is of it.
+    /// Takes away what there is of it, of this process or one before it.
     fn close_host(&self, state: &mut State) {
-        let Some(port) = state.own_host.port else { return };
+        if state.held.version() == Version(0) {
+            // Nobody has said how it is to be: connections of a process before this one may go on.
+            return;
+        }
         let mut problems = self.plane.remove_host_path();
-        if let Some(served) = state.own_host.served.take() {
-            problems.extend(self.plane.close_port(port, &served.device).err());
+        if let Some(port) = state.own_host.port {
+            state.own_host.served = None;
+            // It is known by its name; how it is does not matter.
+            let device = own_device(HostDevice { mac: MacAddress::BROADCAST, mtu: MAX_MTU });
+            problems.extend(device.and_then(|device| self.plane.close_port(port, &device)).err());
         }
         state.own_host.in_force = None;
         match summary(&problems) {
@@ -178,6 +182,12 @@ impl Agent {
             Some(summary) => state.own_host.fail(format!("the host path: {summary}")),
         }
     }
+}
+
+/// `vhost0` as a device in the node's own namespace.
+fn own_device(host: HostDevice) -> Result<Device, PlaneError> {
+    let netns = NetworkNamespace::own().map_err(|error| PlaneError::new(&error))?;
+    Ok(Device { netns, name: DEVICE.to_owned(), mac: host.mac, mtu: host.mtu })
 }
 
 impl OwnHost {
@@ -270,9 +280,7 @@ impl State {
         {
             return Arc::clone(&known.steered);
         }
-        let chosen = &network.node_port_addresses;
-        let serves_node_ports =
-            |own| chosen.is_empty() || chosen.iter().any(|prefix: &IpNet| prefix.contains(&own));
+        let serves_node_ports = |own| network.serves_node_ports_at(own);
         let steered = Arc::new(self.frontends.steered(&own, serves_node_ports, &nodes));
         self.own_host.steered = Some(WorkedOut { revision, own, nodes, steered: Arc::clone(&steered) });
         steered

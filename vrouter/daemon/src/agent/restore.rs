@@ -74,7 +74,11 @@ impl Agent {
             state.enter_tables(attachment);
         }
         let vtep = self.coming_tunnel_end(&mut state);
-        self.read_addresses(&mut state);
+        if self.identity.host.is_some()
+            && let Err(error) = self.read_addresses(&mut state)
+        {
+            tracing::error!("{error}");
+        }
         let host = self.coming_host(&mut state);
         self.publish(&mut state);
         for attachment in &there {

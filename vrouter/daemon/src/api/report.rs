@@ -46,6 +46,7 @@ pub(super) fn report(agent: &Agent, about: &About) -> v1::NodeReport {
         uptime_ms: u64::try_from(about.started.elapsed().as_millis()).unwrap_or(u64::MAX),
         addresses: each(host.map(|host| host.addresses.as_slice())),
         node_port_addresses: each(host.map(|host| host.node_port_addresses.as_slice())),
+        problems: state.problems(),
     }
 }
 

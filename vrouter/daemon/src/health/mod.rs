@@ -5,7 +5,7 @@ mod answer;
 mod listener;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,6 @@ use vrouter_objects::Version;
 use self::answer::Answer;
 use self::listener::Listener;
 use crate::agent::{Agent, Health};
-use crate::host_path::Family;
 
 /// How often it is looked after what nobody tells: whether the node is healthy, and ports that were in use.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -95,14 +94,10 @@ impl Desk {
             _ => SystemTime::now(),
         };
         self.tables = Some((health.version, updated));
-        let services = health.checks.iter().map(|((family, port), check)| {
-            let address = match family {
-                Family::V4 => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port.get())),
-                Family::V6 => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port.get())),
-            };
+        let services = health.checks.iter().map(|(address, check)| {
             let name = check.service.clone();
             let local_endpoints = check.local_endpoints;
-            (address, Answer::Service { name, local_endpoints, is_node_healthy: is_healthy })
+            (*address, Answer::Service { name, local_endpoints, is_node_healthy: is_healthy })
         });
         let node = self.node.map(|address| (address, Answer::Node { is_healthy, updated }));
         services.chain(node).collect()

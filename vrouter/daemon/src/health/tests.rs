@@ -1,4 +1,4 @@
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -6,6 +6,7 @@ use vrouter_objects::Port;
 
 use super::*;
 use crate::agent::HealthCheck;
+use crate::host_path::Family;
 
 /// A port that nobody listens at.
 fn free_port() -> Port {
@@ -16,7 +17,11 @@ fn free_port() -> Port {
 fn health(checks: &[(Family, Port, usize)]) -> Health {
     let check = |(family, port, local_endpoints): &(Family, Port, usize)| {
         let service = format!("default/{}", family.to_string().to_lowercase());
-        ((*family, *port), HealthCheck { service, local_endpoints: *local_endpoints })
+        let address = match family {
+            Family::V4 => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port.get())),
+            Family::V6 => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port.get())),
+        };
+        (address, HealthCheck { service, local_endpoints: *local_endpoints })
     };
     Health { is_healthy: true, version: Version(1), checks: checks.iter().map(check).collect() }
 }

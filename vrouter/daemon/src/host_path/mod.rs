@@ -110,7 +110,8 @@ impl Keeper {
     }
 
     /// Takes everything away, of this process or one before it, where there may be something. The steering goes first:
-    /// from then on everything is the node's own. The device is another's to remove.
+    /// from then on everything is the node's own. The device is another's to remove. Returns what could not be done; the
+    /// rest is, and it can be tried again.
     pub fn withdraw(&mut self) -> Vec<HostPathError> {
         let mut problems = Vec::new();
         if !self.has_traces() {
@@ -119,8 +120,12 @@ impl Keeper {
         problems.extend(self.steering.withdraw().map_err(Into::into).err());
         let unrouted = unroute(&mut problems);
         problems.extend(unrouted.err());
-        let put_back = self.sysctls.withdraw(&mut problems);
+        let put_back = self.sysctls.put_back(&mut problems);
         problems.extend(put_back.err());
+        if problems.is_empty() {
+            // While something is left, whoever tries again must find that there is.
+            problems.extend(self.sysctls.forget().err());
+        }
         problems
     }
 }
@@ -136,7 +141,7 @@ fn route(path: &HostPath, marks: Marks, problems: &mut Vec<HostPathError>) -> Re
 
 fn unroute(problems: &mut Vec<HostPathError>) -> Result<(), HostPathError> {
     with_netlink(async |netlink| {
-        rules::withdraw(&netlink).await?;
+        problems.extend(rules::withdraw(&netlink).await.err());
         routes::withdraw(&netlink, problems).await
     })
     .map_err(HostPathError::kernel("netlink", "connecting"))?

@@ -71,10 +71,10 @@ impl Sysctls {
     }
 
     /// Puts back what was changed, save for what somebody else has changed since.
-    pub(super) fn withdraw(&mut self, problems: &mut Vec<HostPathError>) -> Result<(), HostPathError> {
+    pub(super) fn put_back(&mut self, problems: &mut Vec<HostPathError>) -> Result<(), HostPathError> {
         self.begin()?;
         // Last first: what a setting does to others comes before those are put back.
-        for change in self.changed.take().unwrap_or_default().into_iter().rev() {
+        for change in self.changed.iter().flatten().rev() {
             match read(&change.key) {
                 Ok(Some(now)) if now == change.after => {
                     problems.extend(set(&change.key, &change.before).err());
@@ -83,7 +83,14 @@ impl Sysctls {
                 Err(error) => problems.push(error),
             }
         }
-        Ok(self.file.remove()?)
+        Ok(())
+    }
+
+    /// From now on there is nothing of the host path.
+    pub(super) fn forget(&mut self) -> Result<(), HostPathError> {
+        self.file.remove()?;
+        self.changed = None;
+        Ok(())
     }
 
     /// Takes up what a process before this one changed, or says that from now on there may be something.

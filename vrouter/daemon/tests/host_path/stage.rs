@@ -7,10 +7,13 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 use vrouter_daemon::host_path::{HostPath, HostPathError, Keeper, Marks, PortRange};
-use vrouter_daemon::state::StateFiles;
+use vrouter_daemon::state::{StateFiles, SysctlFile};
 use vrouter_io::within;
 
 use crate::router::Router;
+
+/// This boot of the machine.
+pub const BOOT: &str = "boot";
 
 pub struct Stage {
     node: String,
@@ -51,8 +54,12 @@ impl Stage {
 
     /// As a new process would have it.
     pub fn keeper(&self) -> Keeper {
-        let files = StateFiles::within(self.state.path());
-        Keeper::new(Marks::DEFAULT, PortRange::SOURCE_PORTS, files.sysctls, "boot".to_owned())
+        Keeper::new(Marks::DEFAULT, PortRange::SOURCE_PORTS, self.sysctl_file(), BOOT.to_owned())
+    }
+
+    /// Where it is kept what the kernel's settings were.
+    pub fn sysctl_file(&self) -> SysctlFile {
+        StateFiles::within(self.state.path()).sysctls
     }
 
     /// Follows, where that must succeed.

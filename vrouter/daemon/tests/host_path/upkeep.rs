@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use vrouter_daemon::host_path::{HostPathError, Steered};
+use vrouter_daemon::state::ChangedSysctl;
 
 use crate::router::Router;
-use crate::stage::Stage;
+use crate::stage::{BOOT, Stage};
 use crate::{ip, path};
 
 #[test]
@@ -117,6 +118,29 @@ fn what_somebody_else_has_set_since_is_left_alone() {
     assert_eq!(stage.sysctl("net/ipv4/ip_local_reserved_ports"), "7,61000-65535");
     let rules = stage.node("ip rule");
     assert!(rules.starts_with("100:"), "{rules}");
+}
+
+#[test]
+fn what_could_not_be_taken_away_is_tried_again() {
+    let Some(stage) = Stage::new("again") else { return };
+    let _router = stage.router();
+    stage.follow(&mut stage.keeper(), &path());
+    let file = stage.sysctl_file();
+    let mut changed = file.load(BOOT).unwrap().unwrap();
+    let before = |change: &mut ChangedSysctl| std::mem::replace(&mut change.before, "refused".to_owned());
+    let was: Vec<_> = changed.iter_mut().map(before).collect();
+    file.store(BOOT, &changed).unwrap();
+    let mut keeper = stage.keeper();
+    let problems = stage.inside(|| keeper.withdraw());
+    assert_eq!(problems.len(), changed.len(), "{problems:?}");
+    assert_eq!(stage.node("nft list tables"), "", "the rest is done");
+    assert!(keeper.has_traces() && stage.keeper().has_traces());
+
+    changed.iter_mut().zip(was).for_each(|(change, was)| change.before = was);
+    file.store(BOOT, &changed).unwrap();
+    stage.withdraw(&mut stage.keeper());
+    assert_eq!(stage.sysctl("net/ipv4/ip_forward"), "0");
+    assert!(!stage.keeper().has_traces());
 }
 
 #[test]

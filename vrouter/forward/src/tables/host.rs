@@ -38,7 +38,7 @@ pub(crate) struct NodeAddress {
 
 impl HostNetwork {
     /// Whether node ports are served at an address of a node.
-    pub(super) fn serves_node_ports_at(&self, address: IpAddr) -> bool {
+    pub fn serves_node_ports_at(&self, address: IpAddr) -> bool {
         let wanted = &self.node_port_addresses;
         wanted.is_empty() || wanted.iter().any(|prefix| prefix.contains(&address))
     }

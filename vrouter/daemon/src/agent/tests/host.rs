@@ -153,6 +153,41 @@ fn without_the_fabric_nothing_is_left() {
 }
 
 #[test]
+fn a_device_that_could_not_be_closed_is_closed_later() {
+    let node = node();
+    let port = node.agent.state().tables.interfaces().next().unwrap().1;
+    *node.plane.refuses_to_close.lock().unwrap() = Some(port);
+    node.apply(2, &basics()).unwrap();
+    assert_eq!(node.agent.state().problems(), ["the host path: it is in use"]);
+    *node.plane.refuses_to_close.lock().unwrap() = None;
+    node.agent.tend();
+    assert_eq!((node.open_ports(), node.agent.state().problems()), (0, vec![]));
+}
+
+#[test]
+fn what_a_killed_node_left_stays_until_the_controller_has_said_that_it_is_to_go() {
+    let again = TestNode::new();
+    let left = path(&node());
+    again.plane.host_path.lock().unwrap().clone_from(&left);
+    again.agent.tend();
+    assert_eq!(path(&again), left);
+    again.apply(1, &basics()).unwrap();
+    assert_eq!(path(&again), None);
+}
+
+#[test]
+fn while_the_kernel_does_not_say_this_nodes_addresses_they_are_as_they_were() {
+    let node = node();
+    let before = path(&node);
+    *node.plane.refuses_addresses.lock().unwrap() = Some("no netlink".to_owned());
+    for _ in 0..2 {
+        node.agent.tend();
+        assert_eq!(node.agent.state().problems(), ["this node's addresses: no netlink"]);
+    }
+    assert_eq!(path(&node), before);
+}
+
+#[test]
 fn a_killed_node_goes_on_with_vhost0_as_it_was() {
     let node = node();
     node.agent.store_tables().unwrap();
