@@ -242,7 +242,7 @@ impl DataPlane for IoPlane {
     }
 
     fn device_index(&self, name: &str) -> Option<u32> {
-        nix::net::if_::if_nametoindex(name).ok()
+        device_index(name)
     }
 
     fn set_host_path(&self, path: &HostPath) -> Vec<PlaneError> {
@@ -271,11 +271,18 @@ fn remove_host_path(keeper: &mut Keeper) -> Vec<PlaneError> {
     if !keeper.has_traces() {
         return Vec::new();
     }
-    let problems = keeper.withdraw().into_iter().map(PlaneError::from);
-    // It is known by its name; how it is does not matter.
-    let (name, mac) = (host_path::DEVICE.to_owned(), MacAddress::BROADCAST);
-    let device = TapSpec { netns: None, name, queues: 1, mac, mtu: host_path::MAX_MTU };
-    problems.chain(Tap::remove(&device).map_err(PlaneError::from).err()).collect()
+    let mut problems: Vec<_> = keeper.withdraw().into_iter().map(PlaneError::from).collect();
+    if device_index(host_path::DEVICE).is_some() {
+        // It is known by its name; how it is does not matter.
+        let (name, mac) = (host_path::DEVICE.to_owned(), MacAddress::BROADCAST);
+        let device = TapSpec { netns: None, name, queues: 1, mac, mtu: host_path::MAX_MTU };
+        problems.extend(Tap::remove(&device).err().map(PlaneError::from));
+    }
+    problems
+}
+
+fn device_index(name: &str) -> Option<u32> {
+    nix::net::if_::if_nametoindex(name).ok()
 }
 
 fn tell(problem: &PlaneError) {

@@ -42,6 +42,7 @@ pub(crate) struct FakePlane {
     pub(crate) unplugged: Mutex<Vec<PortId>>,
     pub(crate) own_addresses: Mutex<BTreeSet<IpAddr>>,
     pub(crate) refuses_addresses: Mutex<Option<String>>,
+    pub(crate) refuses_underlay: Mutex<Option<String>>,
     pub(crate) host_path: Mutex<Option<HostPath>>,
     pub(crate) host_path_problem: Mutex<Option<String>>,
     /// What it was told, in this order.
@@ -104,7 +105,10 @@ impl DataPlane for FakePlane {
     }
 
     fn underlay_mtu(&self, _: IpAddr) -> Result<u32, PlaneError> {
-        Ok(1500)
+        match &*self.refuses_underlay.lock().unwrap() {
+            Some(reason) => Err(PlaneError(reason.clone())),
+            None => Ok(1500),
+        }
     }
 
     fn own_addresses(&self) -> Result<BTreeSet<IpAddr>, PlaneError> {

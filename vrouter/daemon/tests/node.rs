@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use support::{Controller, Netns, Node, Pod};
@@ -44,12 +45,7 @@ async fn a_pod_outlives_the_node_and_the_controller() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nodes_own_stack_has_a_port_for_as_long_as_the_node_runs() {
-    let underlay = Netns::new("host");
-    underlay.run("ip link add eth0 type veth peer name eth1");
-    underlay.run("ip link set eth0 up");
-    underlay.run("ip link set eth1 up");
-    underlay.run("ip address add 172.30.0.1/24 dev eth0");
-    underlay.run("ip address add fd00:30::1/64 dev eth0 nodad");
+    let underlay = with_link("host");
     let before = underlay.run("ip rule");
     let _controller = Controller::start(&underlay).await;
     let mut node = Node::start(&underlay).await;
@@ -85,6 +81,43 @@ async fn the_nodes_own_stack_has_a_port_for_as_long_as_the_node_runs() {
     assert!(!links.contains("vhost0"), "{links}");
     assert_eq!(underlay.run("nft list tables"), "");
     assert_eq!(underlay.run("ip rule"), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopped_while_a_call_waits_it_leaves_nothing_in_the_nodes_own_stack_either() {
+    let underlay = with_link("call");
+    let before = underlay.run("ip rule");
+    let _controller = Controller::start(&underlay).await;
+    let mut node = Node::start(&underlay).await;
+    node.tables(1).await;
+    assert_ne!(underlay.run("nft list tables"), "");
+
+    let pod = Pod::new("call-pod");
+    let mut client = node.client().await;
+    let mut other = client.clone();
+    // Of this pod the controller says nothing, and it is waited for that.
+    let mut call = pin!(client.attach(pod.request("unheard-of")));
+    tokio::select! {
+        biased;
+        reply = &mut call => panic!("{reply:?}"),
+        report = other.status(v1::NodeStatusRequest {}) => drop(report.unwrap()),
+    }
+    assert!(node.stop().success());
+    call.await.unwrap_err();
+    assert_eq!(underlay.run("nft list tables"), "");
+    assert_eq!(underlay.run("ip rule"), before);
+    assert!(!underlay.run("ip -o link").contains("vhost0"));
+}
+
+/// A node whose address is on a link of its own.
+fn with_link(name: &str) -> Netns {
+    let underlay = Netns::new(name);
+    underlay.run("ip link add eth0 type veth peer name eth1");
+    underlay.run("ip link set eth0 up");
+    underlay.run("ip link set eth1 up");
+    underlay.run("ip address add 172.30.0.1/24 dev eth0");
+    underlay.run("ip address add fd00:30::1/64 dev eth0 nodad");
+    underlay
 }
 
 /// Waits until something is so.

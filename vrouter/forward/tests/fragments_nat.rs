@@ -3,8 +3,8 @@
 mod support;
 
 use support::{
-    CLIENT_KINDS, CLIENT_PORT, FAMILIES, FRONTENDS, MEMBER_PORT, Scene, address, drops, node_address,
-    outside, read, read_datagram, reassemble, scenes_of,
+    CLIENT_KINDS, CLIENT_PORT, Client, ClientKind, FAMILIES, FRONTENDS, Frontend, MEMBER_PORT, NODE_PORT,
+    Scene, address, drops, node_address, outside, read, read_datagram, reassemble, scenes_of,
 };
 use vrouter_forward::frame::{Frame, Ingress};
 use vrouter_forward::sim::{Cluster, Delivery, HOST_PORT, PacketBuilder};
@@ -233,5 +233,38 @@ fn frag_6_pieces_without_a_first_are_given_up_also_from_outside() {
         scene.cluster.nodes[0].age(later);
         assert_eq!(drops(&scene.cluster, 0), [(DropReason::FragmentTimeout, 2)], "{}", scene.label());
         assert_eq!(scene.cluster.nodes[0].shared.totals().held, 0, "{}", scene.label());
+    }
+}
+
+/// One client's datagrams by two nodes may bear the same identification.
+#[test]
+fn pieces_by_two_nodes_are_of_two_datagrams() {
+    for mut scene in udp_scenes().filter(|scene| scene.frontend == Frontend::NodePort) {
+        if scene.kind != ClientKind::Outside {
+            continue;
+        }
+        let member = scene.cluster.pod(2);
+        scene.pods.push(member);
+        scene.put_members(&[2]);
+        let clients = [Client::Outside(0), Client::Outside(1)];
+        let pieces: Vec<_> = [(0, 4000), (1, 4001)]
+            .map(|(node, port)| {
+                let to = PacketBuilder::new(outside(scene.family), node_address(node, scene.family));
+                let datagram = to.identification(7).udp(port, NODE_PORT).payload(&[port as u8; 3000]);
+                datagram.build_fragments(1200)
+            })
+            .into();
+        let mut delivered = [Vec::new(), Vec::new()];
+        for piece in 0..3 {
+            for (client, (pieces, delivered)) in clients.iter().zip(pieces.iter().zip(&mut delivered)) {
+                delivered.extend(client.send(&mut scene.cluster, &pieces[piece]));
+            }
+        }
+        for (delivered, port) in delivered.iter().zip([4000, 4001]) {
+            let got = read_datagram(delivered);
+            assert_eq!((got.ports, &got.payload[..]), ((port, MEMBER_PORT), &[port as u8; 3000][..]));
+        }
+        let flows = scene.cluster.nodes[2].flows(scene.cluster.now);
+        assert_eq!(flows.len(), 4, "no piece began a flow of its own: {flows:#?}");
     }
 }

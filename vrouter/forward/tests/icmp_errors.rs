@@ -4,7 +4,10 @@ mod support;
 
 use std::net::IpAddr;
 
-use support::{ACK, ALL_PROTOCOLS, FAMILIES, SYN, address, drops, only, packet, read, remove_object, vip};
+use support::{
+    ACK, ALL_PROTOCOLS, FAMILIES, SYN, address, drops, from_tunnel, gateway, node_mac, only, packet, read,
+    remove_object, vip, vtep,
+};
 use vrouter_forward::Family;
 use vrouter_forward::parse::IcmpTypes;
 use vrouter_forward::sim::{Cluster, Delivery, PacketBuilder, PodHandle, ServiceSpec};
@@ -112,17 +115,13 @@ fn icmp_2_a_quoted_packet_with_extension_headers_is_found() {
 fn icmp_6_a_router_on_the_way_keeps_its_name() {
     for family in FAMILIES {
         let mut scene = Scene::new(family, ServiceProtocol::Udp);
-        let far: IpAddr =
-            if family == Family::V4 { "10.244.2.77" } else { "fd00:10:244:2::77" }.parse().unwrap();
-        let router = scene.cluster.pod_at(
-            1,
-            far,
-            if family == Family::V4 { "fd00:10:244:2::78" } else { "10.244.2.78" }.parse().unwrap(),
-        );
+        // The other node's: pods are on nobody's way.
+        let router = gateway(family);
         let (kind, code) = IcmpTypes::of(family).time_exceeded;
-        let error = PacketBuilder::new(far, address(&scene.client, family)).icmp(kind, code, [0; 4]);
-        let told = only(&scene.cluster.send(&router, &error.payload(&scene.arrived[14..]).build()));
-        assert_eq!((told.source, told.destination), (far, address(&scene.client, family)));
+        let error = PacketBuilder::new(router, address(&scene.client, family)).icmp(kind, code, [0; 4]);
+        let error = error.macs(node_mac(1), node_mac(0)).payload(&scene.arrived[14..]).build();
+        let told = only(&scene.cluster.follow(0, from_tunnel(&error, vtep(1))));
+        assert_eq!((told.source, told.destination), (router, address(&scene.client, family)));
         let destination = if family == Family::V4 { 24..28 } else { 32..48 };
         assert_eq!(
             told.payload[destination],
@@ -175,5 +174,11 @@ fn an_error_goes_to_the_sender_of_what_it_quotes_or_to_nobody() {
             .payload(&scene.arrived[14..]);
         assert_eq!(scene.cluster.send(&liar, &error.build()), []);
         assert_eq!(drops(&scene.cluster, 1), [(DropReason::IcmpUnrelated, 1)]);
+        // Nor does it reach who sent it, though routers on the way may tell of it: a pod is none.
+        let error = PacketBuilder::new(address(&liar, family), address(&scene.client, family))
+            .icmp(kind, code, [0; 4])
+            .payload(&scene.arrived[14..]);
+        assert_eq!(scene.cluster.send(&liar, &error.build()), []);
+        assert_eq!(drops(&scene.cluster, 1), [(DropReason::IcmpUnrelated, 2)]);
     }
 }

@@ -202,6 +202,7 @@ fn not_asked<T>() -> Reply<T> {
 impl Node for Service {
     type RoutesStream = tokio_stream::Empty<Result<v1::RouteTable, Status>>;
     type FloatingIpsStream = tokio_stream::Empty<Result<v1::FloatingIpTable, Status>>;
+    type ServicesStream = tokio_stream::Empty<Result<v1::ServiceTable, Status>>;
     type FlowsStream = tokio_stream::Empty<Result<v1::FlowTable, Status>>;
 
     async fn attach(&self, request: Request<v1::AttachRequest>) -> Reply<v1::AttachReply> {
@@ -255,6 +256,10 @@ impl Node for Service {
     }
 
     async fn floating_ips(&self, _: Request<v1::TableRequest>) -> Reply<Self::FloatingIpsStream> {
+        not_asked()
+    }
+
+    async fn services(&self, _: Request<v1::TableRequest>) -> Reply<Self::ServicesStream> {
         not_asked()
     }
 

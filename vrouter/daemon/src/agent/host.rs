@@ -165,8 +165,8 @@ impl Agent {
 
     /// Takes away what there is of it, of this process or one before it.
     fn close_host(&self, state: &mut State) {
-        if state.held.version() == Version(0) {
-            // Nobody has said how it is to be: connections of a process before this one may go on.
+        if state.held.version() == Version(0) || state.wants_host() {
+            // Nobody has said yet that it is to go: connections that it had may go on.
             return;
         }
         let mut problems = self.plane.remove_host_path();
@@ -231,6 +231,11 @@ impl State {
 
     fn fabric(&self) -> Option<&RoutingInstance> {
         self.networks.values().find(|network| network.kind == NetworkKind::Fabric)
+    }
+
+    /// Whether the node's own stack is to take part, be it that it cannot yet.
+    fn wants_host(&self) -> bool {
+        self.fabric().is_some() && self.own_router.is_some()
     }
 
     /// `vhost0`, where everything is known that it needs.

@@ -53,16 +53,23 @@ impl Agent {
     /// where the kernel told of a change.
     pub async fn keep_tending(self: Arc<Self>, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
+        let mut is_host_well = true;
         loop {
             tokio::select! {
                 () = &mut stop => return,
                 () = sleep(TEND_INTERVAL) => {}
-                () = self.host_changed.notified() => {}
+                // Where something fails, what the kernel tells of may be the attempt itself.
+                () = self.host_changed.notified(), if is_host_well => {}
             }
             let agent = Arc::clone(&self);
-            if let Err(error) = tokio::task::spawn_blocking(move || agent.tend()).await {
+            let tended = tokio::task::spawn_blocking(move || {
+                agent.tend();
+                agent.state().own_host.problem().is_none()
+            });
+            is_host_well = tended.await.unwrap_or_else(|error| {
                 tracing::error!("looking after interfaces: {error}");
-            }
+                false
+            });
         }
     }
 

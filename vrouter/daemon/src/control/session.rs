@@ -124,8 +124,8 @@ impl Session<'_> {
 
     /// Has reports sent here from now on, and says everything up to now.
     fn open(&self, trust: Trust) -> (v1::Hello, Reports) {
-        let Subscription { attachments, reports } = self.agent.subscribe();
-        let (version, digest) = self.agent.held();
+        let opened = tokio::task::block_in_place(|| (self.agent.subscribe(), self.agent.held()));
+        let (Subscription { attachments, reports }, (version, digest)) = opened;
         let identity = self.agent.identity();
         let hello = v1::Hello {
             node: identity.node.clone(),

@@ -9,6 +9,7 @@ use super::{DEVICE, HostPathError};
 use crate::state::{ChangedSysctl, SysctlFile};
 
 const IPV4_FORWARDING: &str = "net/ipv4/ip_forward";
+const ACCEPT_REDIRECTS: &str = "net/ipv4/conf/all/accept_redirects";
 const IPV6_FORWARDING: &str = "net/ipv6/conf/all/forwarding";
 const REVERSE_PATH_OF_ALL: &str = "net/ipv4/conf/all/rp_filter";
 const RESERVED_PORTS: &str = "net/ipv4/ip_local_reserved_ports";
@@ -116,7 +117,11 @@ impl Sysctls {
         self.change(IPV6_FORWARDING, "1")
     }
 
+    /// When forwarding ends, the kernel begins to accept redirects. A node that did not goes on not to.
     fn forward_ipv4(&mut self) -> Result<(), HostPathError> {
+        if read(IPV4_FORWARDING)?.is_some_and(|now| now == "0") {
+            self.note(ACCEPT_REDIRECTS, read(ACCEPT_REDIRECTS)?, "1")?;
+        }
         self.change(IPV4_FORWARDING, "1")
     }
 
@@ -146,15 +151,20 @@ impl Sysctls {
 
     /// Sets it, and writes down before what it was when it was first changed. What is not there is not set.
     fn change(&mut self, key: &str, value: &str) -> Result<(), HostPathError> {
-        let Some(before) = read(key)?.filter(|before| before != value) else { return Ok(()) };
+        self.note(key, read(key)?, value)?;
+        set(key, value)
+    }
+
+    /// Writes down what it was before, if it was otherwise.
+    fn note(&mut self, key: &str, before: Option<String>, after: &str) -> Result<(), HostPathError> {
+        let Some(before) = before.filter(|before| before != after) else { return Ok(()) };
         let changed = self.changed.get_or_insert_default();
-        let change = ChangedSysctl { key: key.to_owned(), before, after: value.to_owned() };
+        let change = ChangedSysctl { key: key.to_owned(), before, after: after.to_owned() };
         match changed.iter_mut().find(|change| change.key == key) {
             Some(earlier) => earlier.after = change.after,
             None => changed.push(change),
         }
-        self.file.store(&self.boot_id, changed)?;
-        set(key, value)
+        Ok(self.file.store(&self.boot_id, changed)?)
     }
 }
 

@@ -105,7 +105,8 @@ impl Stage {
             "nft list ruleset",
             "ip -o link",
             "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all.rp_filter \
-             net.ipv4.conf.eth0.rp_filter net.ipv6.conf.eth0.accept_ra net.ipv4.ip_local_reserved_ports",
+             net.ipv4.conf.all.accept_redirects net.ipv4.conf.eth0.rp_filter net.ipv6.conf.eth0.accept_ra \
+             net.ipv4.ip_local_reserved_ports",
         ];
         commands.into_iter().map(|command| (command, self.node(command))).collect()
     }

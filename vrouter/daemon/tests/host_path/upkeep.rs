@@ -15,7 +15,10 @@ use crate::{ip, path};
 #[test]
 fn everything_is_there_once_and_nothing_is_left() {
     let Some(stage) = Stage::new("whole") else { return };
-    stage.node("sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.ip_local_reserved_ports=8080,61000-61010");
+    stage.node(
+        "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.all.accept_redirects=0 \
+         net.ipv4.ip_local_reserved_ports=8080,61000-61010",
+    );
     let before = stage.snapshot();
     let router = stage.router();
     let mut keeper = stage.keeper();

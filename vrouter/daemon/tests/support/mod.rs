@@ -279,15 +279,7 @@ impl Node {
     }
 
     pub async fn attach(&mut self, pod: &Pod) -> Result<v1::AttachReply, Status> {
-        let request = v1::AttachRequest {
-            pod: Some(v1::PodName { namespace: "default".to_owned(), name: "web".to_owned() }),
-            uid: String::new(),
-            container_id: pod.netns.name.clone(),
-            interface: "eth0".to_owned(),
-            netns: pod.netns.path().display().to_string(),
-            configuration: "pods".to_owned(),
-        };
-        Ok(self.client().await.attach(request).await?.into_inner())
+        Ok(self.client().await.attach(pod.request("web")).await?.into_inner())
     }
 
     pub async fn detach(&mut self, pod: &Pod) {
@@ -341,6 +333,18 @@ impl Pod {
     /// A pod whose namespace has the very name of one that is gone.
     pub fn named(name: &str) -> Self {
         Self { netns: Netns::named(name.to_owned()) }
+    }
+
+    /// To be attached as the pod of this name.
+    pub fn request(&self, name: &str) -> v1::AttachRequest {
+        v1::AttachRequest {
+            pod: Some(v1::PodName { namespace: "default".to_owned(), name: name.to_owned() }),
+            uid: String::new(),
+            container_id: self.netns.name.clone(),
+            interface: "eth0".to_owned(),
+            netns: self.netns.path().display().to_string(),
+            configuration: "pods".to_owned(),
+        }
     }
 
     /// What the CNI plugin does.

@@ -107,15 +107,16 @@ fn check_frame_addresses(bytes: &[u8], entry: &PortEntry) -> Result<(), DropReas
 /// The source IP must be one of the interface's. A host that does not have its address yet may ask whether
 /// anybody else has (RFC 4862 section 5.4), and speak on its link from a link-local one.
 fn check_source(packet: &Packet, entry: &PortEntry) -> Result<(), DropReason> {
+    let on_link = packet.destination.is_multicast() && is_unspecified_or_link_local(packet);
     if entry.kind == VmiKind::Host {
         // Whose it may be is looked at when a flow begins. A node reaches services at its own addresses from these.
-        return if packet.source.is_unicast() { Ok(()) } else { Err(DropReason::InvalidAddress) };
+        let fit = packet.source.is_unicast() || on_link;
+        return if fit { Ok(()) } else { Err(DropReason::InvalidAddress) };
     }
     if is_land(packet) {
         return Err(DropReason::InvalidAddress);
     }
     let own = entry.addresses.contains(&packet.source);
-    let on_link = packet.destination.is_multicast() && is_unspecified_or_link_local(packet);
     if own || on_link { Ok(()) } else { Err(DropReason::SpoofedAddress) }
 }
 

@@ -28,7 +28,10 @@ pub(super) fn relay(
         Err(reason) => return unrelated(context, frame, packet, arrival, reason),
     };
     // It must go to whoever sent what it quotes, or it would be a way into others' flows.
-    if packet.destination != quoted.source {
+    let is_to_sender = packet.destination == quoted.source;
+    // And a pod is on nobody's way: it can tell of what was sent to itself alone.
+    let is_of_passer_by = matches!(arrival.entrance, Entrance::Pod(_)) && packet.source != quoted.destination;
+    if !is_to_sender || is_of_passer_by {
         return unrelated(context, frame, packet, arrival, DropReason::IcmpUnrelated);
     }
     // The quoted packet went out by one direction of a flow; the error comes in like a packet of the other.

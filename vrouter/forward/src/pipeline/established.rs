@@ -8,6 +8,7 @@ use super::local::Service;
 use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
 use super::plan::{by_fabric, client, way_to};
 use super::{Context, Outcome, Worker, answer, error, local, neighbour, spare_frame};
+use crate::address::Address;
 use crate::flow::{Actions, ConnectionState, Direction, FlowIndex, FlowKey, PackedNextHop, Seen, Slot};
 use crate::frame::Frame;
 use crate::observer::Observer;
@@ -243,6 +244,9 @@ impl Worker {
                 Hop::Unknown => return Verdict::Void,
             },
         };
+        if is_initiator && next_hop == PackedNextHop::Receive && !self.is_answerable(context, slot, key) {
+            return Verdict::Anew;
+        }
         if next_hop != slot.next_hop() {
             slot.set_next_hop(next_hop);
         }
@@ -250,13 +254,25 @@ impl Worker {
         Verdict::Valid
     }
 
+    /// Whether answers still find back to a flow whose packets go to the node's stack: they bear an address of the node,
+    /// or they are to a node, as nodes know pods. Since the flow began, either may have ceased to be one.
+    fn is_answerable(&self, context: Context<'_>, slot: &Slot, key: &FlowKey) -> bool {
+        let snapshot = context.snapshot;
+        if snapshot.host().is_none() {
+            // It does not know its addresses yet.
+            return true;
+        }
+        if slot.decision().actions.has(Actions::SOURCE) {
+            let answers = self.shared.flows.slot(slot.reverse()).key();
+            answers.is_some_and(|answers| snapshot.is_own_address(answers.destination))
+        } else {
+            snapshot.knows_pods(destination(slot, key))
+        }
+    }
+
     /// Where a flow's packets are to go by the tables as they are.
     fn next_hop_now(&self, context: Context<'_>, slot: &Slot, key: &FlowKey) -> Hop {
-        let destination = if slot.decision().actions.has(Actions::DESTINATION) {
-            slot.translated()
-        } else {
-            key.destination
-        };
+        let destination = destination(slot, key);
         let Some(vrf) = slot.egress_vrf() else { return Hop::Unknown };
         match route_to(context.snapshot, vrf, destination) {
             Located::Hop { next_hop, .. } => {
@@ -267,6 +283,11 @@ impl Worker {
             Located::Service(_) | Located::Nowhere(_) => Hop::To(PackedNextHop::Unreachable),
         }
     }
+}
+
+/// Whom a flow's packets are for as they leave.
+fn destination(slot: &Slot, key: &FlowKey) -> Address {
+    if slot.decision().actions.has(Actions::DESTINATION) { slot.translated() } else { key.destination }
 }
 
 /// Where a flow's packets are to go.
@@ -290,9 +311,9 @@ fn revalidate_service(
 ) -> Verdict {
     let located = locate(context.snapshot, key);
     let Some((fip_id, member)) = initiator.service() else {
-        // What was a plain address may have become a service's.
-        return match located {
-            Located::Service(_) => Verdict::Anew,
+        // What was a plain address may have become a service's, which has something at this port or nothing.
+        return match (located, direction) {
+            (Located::Service(_), _) | (Located::Reject, Direction::Initiator) => Verdict::Anew,
             _ => Verdict::Valid,
         };
     };

@@ -9,6 +9,7 @@ use vrouter_objects::{DropReason, IpProtocol, VrfId};
 use super::Outcome;
 use super::classify::Arrival;
 use crate::address::{Address, Family};
+use crate::flow::Origin;
 use crate::frame::{Frame, Ingress, Time};
 use crate::parse::Packet;
 
@@ -31,6 +32,7 @@ const REMEMBER: u64 = 30_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Datagram {
     vrf: VrfId,
+    origin: Origin,
     source: Address,
     destination: Address,
     /// `None` in IPv6, whose later fragments name the first header of what was cut, not always the transport
@@ -250,6 +252,7 @@ fn copy(frame: &Frame) -> Frame {
 fn datagram(packet: &Packet, arrival: &Arrival, id: u32) -> Datagram {
     Datagram {
         vrf: arrival.vrf,
+        origin: arrival.origin,
         source: packet.source,
         destination: packet.destination,
         protocol: (packet.family == Family::V4).then_some(packet.protocol),

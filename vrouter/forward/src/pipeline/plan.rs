@@ -8,7 +8,7 @@ use super::classify::{Arrival, Arrived, Entrance};
 use super::established::tcp_flags;
 use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
 use super::{Context, Worker};
-use crate::address::Address;
+use crate::address::{Address, Family};
 use crate::flow::{FlowKey, Origin, PackedNextHop};
 use crate::rewrite::Endpoint;
 use crate::tables::{Client, FipEntry, Frontend, MemberEntry, Snapshot};
@@ -79,12 +79,10 @@ impl Worker {
     /// Decides what becomes of the flow that a packet begins.
     #[inline]
     pub(super) fn plan<'a>(&self, context: Context<'a>, arrived: &Arrived) -> Result<Plan<'a>, Refused> {
-        let Arrived { packet, arrival, key, table_key } = arrived;
+        let Arrived { arrival, key, table_key, .. } = arrived;
         let snapshot = context.snapshot;
         let way_back = way_back(snapshot, arrival, key).ok_or(Refused::Silent(DropReason::SpoofedAddress))?;
-        let mid_stream = tcp_flags(packet).is_some_and(|flags| !flags.is_opening());
         let (vrf, next_hop, service) = match locate(snapshot, key) {
-            Located::Service(_) if mid_stream => return Err(Refused::Tell(DropReason::NoFlow)),
             Located::Service(frontend) => {
                 let member = self.choose_member(context, frontend, arrived)?;
                 let (vrf, next_hop) = hop_to_member(snapshot, member)?;
@@ -114,10 +112,14 @@ impl Worker {
         &self,
         context: Context<'a>,
         frontend: &'a Frontend,
-        Arrived { key, table_key, .. }: &Arrived,
+        Arrived { packet, key, table_key, .. }: &Arrived,
     ) -> Result<&'a MemberEntry, Refused> {
+        // Before anything else: who is not admitted is told nothing.
         if !frontend.admits(key.source) {
             return Err(Refused::Silent(DropReason::SourceRange));
+        }
+        if tcp_flags(packet).is_some_and(|flags| !flags.is_opening()) {
+            return Err(Refused::Tell(DropReason::NoFlow));
         }
         let policy = frontend.policy_for(client(context.snapshot, key));
         let listener = frontend.listener();
@@ -225,14 +227,19 @@ fn to_host(
     destination: Address,
     is_to_service: bool,
 ) -> Result<Source<'_>, Refused> {
+    // Whoever has it on one link is not who has it on another (RFC 4291 section 2.5.6). IPv4's are no different, but
+    // clouds tell nodes and pods about themselves at one.
+    if destination.family() == Family::V6 && destination.is_link_local() {
+        return Err(Refused::NoRoute);
+    }
     let in_the_nodes_name = match entrance {
-        // Nodes know pods.
-        Entrance::Pod(_) => snapshot.node_address(destination).is_none(),
+        Entrance::Pod(_) => !snapshot.knows_pods(destination),
         // Whoever answers must not answer past us.
         Entrance::Host if is_to_service => true,
         // A service that is gone must not leak.
         Entrance::Host => return Err(Refused::Tell(DropReason::NoService)),
-        Entrance::Tunnel(_) if snapshot.is_own_address(destination) => false,
+        // Services are translated where packets come into the cluster.
+        Entrance::Tunnel(_) if !is_to_service && snapshot.is_own_address(destination) => false,
         // Answers that nobody here waits for any more.
         Entrance::Tunnel(_) => return Err(Refused::Silent(DropReason::NoFlow)),
     };
@@ -267,7 +274,8 @@ fn way_back_to(snapshot: &Snapshot, router: RouterId, key: &FlowKey) -> Option<P
     let tunnel = NextHop::Tunnel(router);
     let leads_there = match next_hop {
         NextHop::Composite(parts) => parts.contains(&tunnel),
-        NextHop::Receive => !snapshot.is_own_address(key.source),
+        // What this node itself sent to another's node port comes back from there to a member here, not to the node.
+        NextHop::Receive => !snapshot.is_own_address(key.source) || !snapshot.is_own_address(key.destination),
         next_hop => *next_hop == tunnel || snapshot.node_address(key.source).is_some(),
     };
     leads_there.then_some(PackedNextHop::Tunnel(router))

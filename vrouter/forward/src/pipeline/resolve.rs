@@ -79,8 +79,9 @@ impl Worker {
         plan: &Plan<'_>,
         mut connection: NewConnection,
     ) -> Result<FlowIndex, DropReason> {
-        // A port of the node's stays with its peer for as long as the peer may remember the connection (RFC 6056).
-        let may_evict = !matches!(plan.source, Source::Node(..));
+        // A port of the router's own stays with its peer for as long as the peer may remember the connection (RFC 6056).
+        // Whoever uses a port of theirs again knows that they may.
+        let may_evict = matches!(plan.source, Source::Sender);
         for attempt in 1..=PORT_TRIES {
             if !(may_evict && self.evict_closed(&connection.responder.key)) {
                 let random = self.random_port(arrived.table_key.hash, attempt);

@@ -34,6 +34,8 @@ pub(crate) struct NodeAddress {
     pub(crate) is_own: bool,
     /// Whether node ports are served at it.
     pub(crate) serves_node_ports: bool,
+    /// Whether its node answers pods by the way they came. A kernel's node would by its tunnel, past the flow.
+    pub(crate) knows_pods: bool,
 }
 
 impl HostNetwork {

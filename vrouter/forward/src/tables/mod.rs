@@ -5,6 +5,7 @@ mod fip;
 mod frontends;
 mod host;
 mod lpm;
+mod nodes;
 mod pool;
 mod prefix;
 mod sharded;
@@ -17,8 +18,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use vrouter_objects::{
-    AddressLease, FloatingIp, MemberId, NextHop, Object, ObjectKey, Route, RouteKey, RouterId,
-    RoutingInstance, VirtualRouter, Vmi, VmiId, VrfId,
+    FloatingIp, MemberId, NextHop, Object, ObjectKey, Route, RouteKey, RouterId, RoutingInstance,
+    VirtualRouter, Vmi, VmiId, VrfId,
 };
 
 pub use error::TableError;
@@ -28,10 +29,8 @@ pub(crate) use pool::{MemberEntry, PoolState};
 pub use snapshot::{Epoch, Snapshot};
 pub(crate) use snapshot::{PortEntry, RouterEntry, Vrf};
 
-use host::NodeAddress;
 use pool::{Hits, Vantage};
 
-use crate::address::{Address, Family};
 use crate::frame::{MAX_PORTS, PortId};
 
 /// One change to the tables.
@@ -94,24 +93,32 @@ impl Tables {
     /// it was to replace.
     pub fn apply(&mut self, changes: Vec<Change>) -> Vec<Refusal> {
         let mut puts = Vec::new();
+        let mut nodes_change = false;
         for change in changes {
             match change {
-                Change::Remove(key) => self.remove(&key),
-                Change::Put(object) => puts.push(object),
+                Change::Remove(key) => {
+                    nodes_change |= matches!(key, ObjectKey::VirtualRouter(_));
+                    self.remove(&key);
+                }
+                Change::Put(object) => {
+                    nodes_change |= matches!(object, Object::VirtualRouter(_));
+                    puts.push(object);
+                }
             }
         }
         // What is replaced first gives up its address or VNI: another object of this version may take it
         // over.
         puts.iter().for_each(|object| self.vacate(object));
-        puts.sort_by_key(|object| object.key().kind());
+        let (nodes, mut others): (Vec<_>, Vec<_>) =
+            puts.into_iter().partition(|object| matches!(object, Object::VirtualRouter(_)));
+        others.sort_by_key(|object| object.key().kind());
         let mut refusals = Vec::new();
-        for object in puts {
-            let key = object.key();
-            if let Err(reason) = self.put(object) {
-                self.remove(&key);
-                refusals.push(Refusal { key, reason });
-            }
+        nodes.into_iter().for_each(|object| refusals.extend(self.put(object)));
+        // Once for all nodes of a version, and before services, whose members are looked at from among them.
+        if nodes_change {
+            self.settle_routers();
         }
+        others.into_iter().for_each(|object| refusals.extend(self.put(object)));
         refusals
     }
 
@@ -244,11 +251,18 @@ impl Tables {
         self.interfaces.values().map(|(vmi, port)| (vmi, *port))
     }
 
-    fn put(&mut self, object: Object) -> Result<(), TableError> {
-        self.validate(&object)?;
+    /// Holds an object, or says why not.
+    fn put(&mut self, object: Object) -> Option<Refusal> {
         let key = object.key();
+        if let Err(reason) = self.validate(&object) {
+            self.remove(&key);
+            if let Object::FloatingIp(fip) = &object {
+                self.forget_hits(members(fip));
+            }
+            return Some(Refusal { key, reason });
+        }
         if self.objects.get(&key) == Some(&object) {
-            return Ok(());
+            return None;
         }
         let vrf_is_new = matches!(&object, Object::RoutingInstance(i) if self.working.vrf(i.id).is_none());
         match &object {
@@ -262,11 +276,10 @@ impl Tables {
         match key {
             ObjectKey::Route(route) => self.settle_route(route),
             ObjectKey::RoutingInstance(vrf) if vrf_is_new => self.refill_vrf(vrf),
-            ObjectKey::VirtualRouter(_) => self.settle_routers(),
             ObjectKey::AddressLease(_) => self.settle_block_sources(),
             _ => {}
         }
-        Ok(())
+        None
     }
 
     fn put_fip(&mut self, fip: &FloatingIp) {
@@ -276,54 +289,6 @@ impl Tables {
             .map_or(Vantage::default(), |(router, zone)| Vantage { router: Some(*router), zone });
         let hits = &mut self.hits;
         self.working.put_fip(fip, vantage, |member| hits.entry(member).or_default().clone());
-    }
-
-    /// Follows what changed about the nodes.
-    fn settle_routers(&mut self) {
-        self.settle_node_addresses();
-        let own = self.virtual_routers().find(|router| router.name == self.node);
-        let vantage = own.map(|own| (own.id, own.zone.clone()));
-        if vantage != self.vantage {
-            self.vantage = vantage;
-            // Which members are near has changed.
-            let fips: Vec<FloatingIp> = self.floating_ips().cloned().collect();
-            fips.iter().for_each(|fip| self.put_fip(fip));
-        }
-    }
-
-    /// Brings the nodes' addresses, and the routes to the own ones, to what is known of them.
-    fn settle_node_addresses(&mut self) {
-        let Some(host) = &self.host else { return };
-        let of_routers = self
-            .virtual_routers()
-            .flat_map(|router| router.addresses.iter().map(|address| (*address, router.name == self.node)));
-        let own = host.addresses.iter().map(|address| (*address, true));
-        // What the node says of itself comes last, and counts.
-        let addresses: Vec<(IpAddr, bool)> = of_routers.chain(own).collect();
-        let known = addresses.iter().map(|(address, is_own)| {
-            let serves_node_ports = host.serves_node_ports_at(*address);
-            (Address::from(*address), NodeAddress { is_own: *is_own, serves_node_ports })
-        });
-        self.working.set_node_addresses(known);
-        let vrf = host.vrf;
-        let own = addresses.into_iter().filter(|(_, is_own)| *is_own);
-        let routes: BTreeSet<RouteKey> = own.map(|(address, _)| host_route(vrf, address)).collect();
-        let changed: Vec<RouteKey> = routes.symmetric_difference(&self.host_routes).copied().collect();
-        self.host_routes = routes;
-        changed.into_iter().for_each(|key| self.settle_route(key));
-    }
-
-    /// The first address of the node's first block of a family has no pod.
-    fn settle_block_sources(&mut self) {
-        for family in [Family::V4, Family::V6] {
-            let of_family = |lease: &&AddressLease| Address::from(lease.prefix.addr()).family() == family;
-            let leases = self.objects.values().filter_map(|object| match object {
-                Object::AddressLease(lease) => Some(lease),
-                _ => None,
-            });
-            let first = leases.filter(of_family).map(|lease| lease.prefix.network().into()).next();
-            self.working.set_block_source(family, first);
-        }
     }
 
     /// Takes out of the way what this object is to replace.
@@ -370,7 +335,6 @@ impl Tables {
         let removed = self.objects.remove(key);
         match removed {
             Some(Object::Route(route)) => self.settle_route(route.key),
-            Some(Object::VirtualRouter(_)) => self.settle_routers(),
             Some(Object::AddressLease(_)) => self.settle_block_sources(),
             Some(Object::FloatingIp(fip)) => self.forget_hits(members(&fip)),
             _ => {}

@@ -179,6 +179,13 @@ impl MemberEntry {
         let (id, vrf, address, port) = (member.id, member.vrf, member.address.into(), member.port.get());
         Self { id, vrf, address, port, hits }
     }
+
+    /// One of which only the number matters.
+    #[cfg(test)]
+    pub(crate) fn numbered(number: u32) -> Self {
+        let (id, vrf) = (MemberId::new(number).expect("not 0"), VrfId::new(1).expect("not 0"));
+        Self { id, vrf, address: Address::V4_UNSPECIFIED, port: 1, hits: Hits::default() }
+    }
 }
 
 #[cfg(test)]

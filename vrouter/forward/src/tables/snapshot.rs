@@ -249,6 +249,11 @@ impl Snapshot {
         self.node_address(address).is_some_and(|address| address.is_own)
     }
 
+    /// Whether the address is a node's that pods speak to in their own name.
+    pub(crate) fn knows_pods(&self, address: Address) -> bool {
+        self.node_address(address).is_some_and(|address| address.knows_pods)
+    }
+
     /// The first address of this node's own block of pod addresses, which no pod has.
     pub(crate) fn block_source(&self, family: Family) -> Option<&Address> {
         self.block_sources[family_number(family)].as_ref()

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use vrouter_objects::{
     FloatingIp, FloatingIpId, IpProtocol, Listener, ListenerId, MacAddress, Member, MemberId, NetworkKind,
-    Port, RouterId, ServiceProtocol, Subnet, VmiKind, Vni,
+    Port, RouterId, ServiceProtocol, Subnet, TrafficPolicy, VmiKind, Vni,
 };
 
 use super::*;
@@ -297,4 +297,36 @@ fn members_count_for_as_long_as_they_are_members() {
     assert_eq!((hits, tables.hits.len()), ([0, 1, 0], 2));
     tables.apply(vec![Change::Remove(ObjectKey::FloatingIp(FloatingIpId::new(1).unwrap()))]);
     assert!(tables.hits.is_empty());
+}
+
+#[test]
+fn what_is_refused_counts_for_nobody() {
+    let (mut tables, _) = tables();
+    let members = vec![member(1, "10.1.0.2"), member(2, "10.1.0.3")];
+    assert_eq!(put(&mut tables, [service(1, "10.1.9.1", &[80], members.clone())]), []);
+    assert_eq!(put(&mut tables, [service(1, "10.1.9.1", &[80, 80], members)]).len(), 1);
+    assert!(tables.hits.is_empty());
+}
+
+/// Whichever comes first in the version.
+#[test]
+fn members_are_looked_at_from_the_node_that_comes_with_them() {
+    let own = |number: u32| Member { router: RouterId::new(number).ok(), ..member(1, "10.1.0.2") };
+    for swap in [false, true] {
+        let (mut tables, epoch) = tables();
+        let mut objects = vec![router(1, "192.0.2.1"), service(1, "10.1.9.1", &[80], vec![own(1)])];
+        if swap {
+            objects.reverse();
+        }
+        assert_eq!(put(&mut tables, objects), []);
+        let has_own = |snapshot: &Snapshot| {
+            let address: IpAddr = "10.1.9.1".parse().unwrap();
+            let vip = snapshot.vrf(vrf(1)).and_then(|vrf| vrf.vip(address.into())).unwrap();
+            let pool = &vip.frontend(IpProtocol::TCP, 80).unwrap().listener().pool;
+            pool.choose(TrafficPolicy::Local, 0).is_some()
+        };
+        assert!(has_own(&tables.publish(Epoch(epoch))));
+        tables.apply(vec![Change::Remove(router(1, "192.0.2.1").key())]);
+        assert!(!has_own(&tables.publish(Epoch(epoch + 1))), "a node that does not know itself has none");
+    }
 }

@@ -171,7 +171,10 @@ fn what_a_killed_node_left_stays_until_the_controller_has_said_that_it_is_to_go(
     again.plane.host_path.lock().unwrap().clone_from(&left);
     again.agent.tend();
     assert_eq!(path(&again), left);
-    again.apply(1, &basics()).unwrap();
+    *again.plane.refuses_underlay.lock().unwrap() = Some("no such address".to_owned());
+    again.apply(1, &objects()).unwrap();
+    assert_eq!(path(&again), left, "it is to stay as soon as it can");
+    again.apply(2, &basics()).unwrap();
     assert_eq!(path(&again), None);
 }
 

@@ -1,10 +1,10 @@
 use super::*;
 use crate::checksum::header_checksum;
 use crate::frame::Frame;
-use crate::offload::{SegmentChecksum, finish_checksum};
 use crate::offload::testing::{
     Segment, cut, frame_of, leave_checksum, read_back, with_extension, with_ipv4_option,
 };
+use crate::offload::{SegmentChecksum, finish_checksum};
 
 /// Packet `index` of a stream of packets of `len` bytes.
 fn part(segment: &Segment, index: usize, len: usize) -> Segment {
