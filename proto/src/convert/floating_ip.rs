@@ -47,7 +47,9 @@ impl TryFrom<v1::FloatingIp> for FloatingIp {
             internal_policy: traffic_policy(message.internal_policy).within("internal_policy")?,
             external_policy: traffic_policy(message.external_policy).within("external_policy")?,
             affinity: optional(message.affinity_seconds, AffinityTimeout::new).within("affinity_seconds")?,
-            source_ranges: each("source_ranges", &message.source_ranges, |range| source_range(range, address))?,
+            source_ranges: each("source_ranges", &message.source_ranges, |range| {
+                source_range(range, address)
+            })?,
             health_check_port: optional_port(message.health_check_port).within("health_check_port")?,
             listeners: listeners(message.listeners, address)?,
         })

@@ -1,8 +1,8 @@
 use std::net::IpAddr;
 
 use vrouter_objects::{
-    AddressLease, AffinityTimeout, ExternalAddress, ExternalKind, FloatingIp, FloatingIpId, LeaseId, Listener,
-    ListenerId, MacAddress, Member, MemberId, MemberState, NetworkKind, NextHop, Object, ObjectKey,
+    AddressLease, AffinityTimeout, ExternalAddress, ExternalKind, FloatingIp, FloatingIpId, LeaseId,
+    Listener, ListenerId, MacAddress, Member, MemberId, MemberState, NetworkKind, NextHop, Object, ObjectKey,
     PodBinding, PodName, Port, Route, RouteKey, RouterId, RouterKind, RoutingInstance, ServiceProtocol,
     Subnet, TopologyHints, TrafficPolicy, VirtualRouter, VmiId, Vni, VrfId,
 };
@@ -68,7 +68,8 @@ fn floating_ip(address: &str, members: Vec<Member>) -> Object {
 
 /// Addresses of the same family as this one.
 fn external(address: IpAddr) -> Vec<ExternalAddress> {
-    let (one, other) = if address.is_ipv4() { ("192.0.2.1", "192.0.2.2") } else { ("2001:db8::1", "2001:db8::2") };
+    let (one, other) =
+        if address.is_ipv4() { ("192.0.2.1", "192.0.2.2") } else { ("2001:db8::1", "2001:db8::2") };
     vec![
         ExternalAddress { address: ip(one), kind: ExternalKind::ExternalIp },
         ExternalAddress { address: ip(other), kind: ExternalKind::LoadBalancer },

@@ -20,8 +20,8 @@ use vrouter_io::{
     boot_time, within,
 };
 use vrouter_objects::{
-    DropReason, IpNet, MacAddress, NetworkKind, NextHop, Object, Route, RouteKey, RouterId, RoutingInstance, Subnet,
-    VirtualRouter, Vmi, VmiId, VmiKind, Vni, VrfId,
+    DropReason, IpNet, MacAddress, NetworkKind, NextHop, Object, Route, RouteKey, RouterId, RoutingInstance,
+    Subnet, VirtualRouter, Vmi, VmiId, VmiKind, Vni, VrfId,
 };
 
 pub const WORKERS: usize = 2;
