@@ -70,7 +70,8 @@ pub type TunnelDevices = BTreeMap<u32, TunnelDevice>;
 pub fn follow(tunnels: &Tunnels) -> Result<Followed, TunnelDeviceError> {
     // First the filter: nothing of a stranger's is to get through a device at any time.
     let names: BTreeMap<Vni, String> = tunnels.networks.iter().map(|vni| (*vni, name_of(*vni))).collect();
-    source_filter::set(tunnels.peers.iter().map(|(mac, address)| (*mac, *address)), names.values())?;
+    let peers = tunnels.peers.iter().map(|(mac, address)| (*mac, *address));
+    source_filter::set(tunnels.vtep.address, peers, names.values())?;
     on_netlink(async |netlink| {
         let mut found = link::find(&netlink).await?;
         let mut followed = Followed { devices: BTreeMap::new(), problems: Vec::new() };

@@ -19,13 +19,14 @@ const TABLE: &str = "inet vrouter_tunnels";
 /// destination. A packet that ends before it is let through, and dropped by the device, as it is no Ethernet frame.
 const INNER_SOURCE: &str = "@th,176,48";
 
-/// Lets in what these peers send, and keeps what comes out of these devices from the kernel. All at once, and without
+/// Lets in what these peers send to this tunnel end, and keeps what comes out of these devices from the kernel. All at once, and without
 /// disturbing the counters.
 pub(super) fn set<'a>(
+    vtep: IpAddr,
     peers: impl Iterator<Item = (MacAddress, IpAddr)>,
     devices: impl Iterator<Item = &'a String>,
 ) -> Result<(), TunnelDeviceError> {
-    Ok(nft::run(&script(peers, devices))?)
+    Ok(nft::run(&script(vtep, peers, devices))?)
 }
 
 /// Removes the table, if it is there.
@@ -39,9 +40,11 @@ pub(super) fn is_there() -> bool {
 }
 
 fn script<'a>(
+    vtep: IpAddr,
     peers: impl Iterator<Item = (MacAddress, IpAddr)>,
     devices: impl Iterator<Item = &'a String>,
 ) -> String {
+    let family = if vtep.is_ipv4() { "ip" } else { "ip6" };
     let mut script = format!(
         "add table {TABLE}
 add counter {TABLE} unknown_vtep
@@ -54,6 +57,7 @@ flush table {TABLE}
 flush set {TABLE} peers4
 flush set {TABLE} peers6
 flush set {TABLE} own_devices
+add rule {TABLE} outer udp dport {VXLAN_PORT} {family} daddr != {vtep} counter name unknown_vtep drop
 add rule {TABLE} outer udp dport {VXLAN_PORT} ip saddr . {INNER_SOURCE} != @peers4 counter name unknown_vtep drop
 add rule {TABLE} outer udp dport {VXLAN_PORT} ip6 saddr . {INNER_SOURCE} != @peers6 counter name unknown_vtep drop
 add rule {TABLE} inner iifname @own_devices drop
@@ -86,16 +90,19 @@ mod tests {
     fn vxlan_2_sources_are_the_nodes_and_nobody_else() {
         let peer = |router, address: &str| (MacAddress::local(0x56, router), address.parse().unwrap());
         let peers = [peer(2, "172.30.0.2"), peer(3, "172.30.0.3"), peer(2, "fd00::2")];
-        let text = script(peers.into_iter(), ["vxlan-1".to_owned()].iter());
+        let vtep = "172.30.0.1".parse().unwrap();
+        let text = script(vtep, peers.into_iter(), ["vxlan-1".to_owned()].iter());
         for line in [
             "add element inet vrouter_tunnels peers4 \
              { 172.30.0.2 . 0x025600000002, 172.30.0.3 . 0x025600000003 }",
             "add element inet vrouter_tunnels peers6 { fd00::2 . 0x025600000002 }",
             "add element inet vrouter_tunnels own_devices { \"vxlan-1\" }",
+            // What a pod sends to another address of ours bears its node's name, as a tunnel's packet does.
+            "add rule inet vrouter_tunnels outer udp dport 4789 ip daddr != 172.30.0.1 counter name unknown_vtep drop",
         ] {
             assert!(text.lines().any(|own| own == line), "{text}");
         }
-        let nobody = script(std::iter::empty(), std::iter::empty());
+        let nobody = script(vtep, std::iter::empty(), std::iter::empty());
         assert!(!nobody.contains("add element"), "{nobody}");
         assert!(
             nobody.contains("ip saddr . @th,176,48 != @peers4 counter name unknown_vtep drop"),
