@@ -14,6 +14,7 @@ mod input;
 mod interop;
 mod load;
 mod malformed;
+mod matrix;
 mod paths;
 mod pods;
 mod policies;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         tutorials::GROUP,
         frontends::GROUP,
         policies::GROUP,
+        matrix::GROUP,
         host::GROUP,
         paths::GROUP,
         presence::GROUP,

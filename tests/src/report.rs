@@ -1,6 +1,6 @@
 //! What `vrouter-probe` prints, as JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -131,6 +131,28 @@ pub enum Outcome {
     Unreachable,
     /// Nothing.
     Silent,
+}
+
+/// Everything that came of asking at one port.
+pub type Replies = BTreeSet<Reply>;
+
+/// What came of one question.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reply {
+    /// An answer.
+    Answered {
+        /// The pod that gave it.
+        pod: String,
+        /// The address that the pod saw its client at.
+        client: IpAddr,
+    },
+    /// TCP RST, or ICMP port unreachable.
+    Refused,
+    /// Nothing.
+    Silent,
+    /// Something else, in words.
+    Failed(String),
 }
 
 /// Frames seen on an interface.

@@ -54,14 +54,19 @@ pub fn member(body: &[u8]) -> Result<Member> {
 impl Connection {
     /// Connects from this port, or from any where it is 0.
     pub fn open(target: SocketAddr, source_port: u16) -> Result<Self> {
+        Self::open_within(target, source_port, PATIENCE)
+    }
+
+    /// The same, waiting no longer than this, then or later.
+    pub fn open_within(target: SocketAddr, source_port: u16, patience: Duration) -> Result<Self> {
         let socket = Socket::new(Domain::for_address(target), Type::STREAM, None)?;
         socket.set_reuse_address(true)?;
         socket.bind(&source(target, source_port).into()).with_context(|| format!("port {source_port}"))?;
-        socket.connect_timeout(&target.into(), PATIENCE).context("connect")?;
+        socket.connect_timeout(&target.into(), patience).context("connect")?;
         let stream = TcpStream::from(socket);
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
         Ok(Self { stream: BufReader::new(stream), target })
     }
 

@@ -14,6 +14,7 @@ mod load;
 mod requests;
 mod sctp;
 mod steady;
+mod survey;
 mod until_told;
 mod wrk;
 
@@ -63,6 +64,8 @@ enum Command {
     },
     /// Find out how a port answers.
     Knock(knock::Options),
+    /// Ask at many ports at a time: one a line of standard input.
+    Survey,
     /// Bind and listen on an address.
     Bind { address: IpAddr },
     /// Send frames from an interface: one a line of standard input, as hexadecimal digits.
@@ -95,6 +98,7 @@ fn run(command: Command) -> Result<()> {
         Command::Bulk { target, bytes } => print(&bulk::run(target, bytes)?),
         Command::Sctp { target, count } => print(&sctp::ask(target, count)?),
         Command::Knock(options) => print(&knock::run(&options)?),
+        Command::Survey => print(&survey::run()?),
         Command::Bind { address } => {
             TcpListener::bind((address, 0)).with_context(|| address.to_string())?;
             print(&address)

@@ -32,8 +32,9 @@ pub struct Options {
     source_port: u16,
 }
 
+/// A protocol of requests.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Protocol {
+pub enum Protocol {
     /// HTTP.
     Tcp,
     /// A datagram, answered by one.
@@ -50,7 +51,7 @@ pub fn run(options: &Options) -> Result<Tally> {
                 while begun.fetch_add(1, Ordering::Relaxed) < options.count {
                     let outcome = match options.protocol {
                         Protocol::Tcp => fresh(options.target, options.source_port),
-                        Protocol::Udp => datagram(options.target, options.source_port),
+                        Protocol::Udp => datagram(options.target, options.source_port, PATIENCE),
                     };
                     count(&mut tally.lock().expect("no thread panics while it counts"), &outcome);
                 }
@@ -65,10 +66,11 @@ pub fn fresh(target: SocketAddr, source_port: u16) -> Result<Member> {
     Ok(Connection::open(target, source_port)?.ask(After::Close)?.member)
 }
 
-fn datagram(target: SocketAddr, source_port: u16) -> Result<Member> {
+/// One datagram from a socket of its own; returns who answered.
+pub fn datagram(target: SocketAddr, source_port: u16, patience: Duration) -> Result<Member> {
     let socket = UdpSocket::bind(source(target, source_port))?;
     socket.connect(target).context("connect")?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(patience))?;
     socket.send(b"?").context("request")?;
     let mut answer = vec![0; 1 << 16];
     let length = socket.recv(&mut answer).context("answer")?;
