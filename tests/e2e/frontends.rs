@@ -12,7 +12,7 @@ use vrouter_tests::manifest::{
 use vrouter_tests::report::{Associations, Outcome};
 
 use crate::group::{Group, cases};
-use crate::load::{Protocol, ask_from, ask_seen_as, expect};
+use crate::load::{Protocol, ask_from, ask_seen_as, each, expect, node_port};
 use crate::way::Way;
 
 pub const GROUP: Group = Group {
@@ -91,24 +91,9 @@ fn port(protocol: Protocol) -> u16 {
     }
 }
 
-fn node_port(lab: &Lab, service: &str, node: &str, family: Family, protocol: Protocol) -> Result<SocketAddr> {
-    let port = lab.node_port(service, protocol.word(), port(protocol))?;
-    Ok(SocketAddr::new(lab.address(Place::Node(node), family)?, port))
-}
-
 fn external(address: [&str; 2], family: Family, port: u16) -> Result<SocketAddr> {
     let address: IpAddr = address[usize::from(family == Family::V6)].parse()?;
     Ok(SocketAddr::new(address, port))
-}
-
-/// In both families and protocols.
-fn each(check: impl Fn(Family, Protocol) -> Result<()>) -> Result<()> {
-    for family in Family::BOTH {
-        for protocol in Protocol::BOTH {
-            check(family, protocol)?;
-        }
-    }
-    Ok(())
 }
 
 fn node_ports_at_every_node(lab: &Lab) -> Result<()> {
@@ -116,13 +101,18 @@ fn node_ports_at_every_node(lab: &Lab) -> Result<()> {
         for from in [Place::Client, Place::SecondClient, Place::Internet] {
             let own = lab.address(from, family)?;
             for node in NODES {
-                let target = node_port(lab, "web", node, family, protocol)?;
+                let target = node_port(lab, ("web", port(protocol)), node, family, protocol)?;
                 ask_seen_as(lab, from, protocol, target, own)?;
             }
         }
         // With twelve questions one member alone may answer now and then.
-        let tally =
-            ask_from(lab, Place::Client, protocol, node_port(lab, "web", "n3", family, protocol)?, 60)?;
+        let tally = ask_from(
+            lab,
+            Place::Client,
+            protocol,
+            node_port(lab, ("web", port(protocol)), "n3", family, protocol)?,
+            60,
+        )?;
         ensure!(tally.members.len() == 2, "not both members answer: {tally:?}");
         Ok(())
     })
@@ -199,8 +189,8 @@ fn tpol_4_nobody_there_is_said_at_once(lab: &Lab) -> Result<()> {
             lab.service_address("nobody", family, port(protocol))?,
             lab.ingress("nobody", family, port(protocol))?,
             external(["172.30.254.12", "fd00:30:254::12"], family, port(protocol))?,
-            node_port(lab, "nobody", "n1", family, protocol)?,
-            node_port(lab, "nobody", "n3", family, protocol)?,
+            node_port(lab, ("nobody", port(protocol)), "n1", family, protocol)?,
+            node_port(lab, ("nobody", port(protocol)), "n3", family, protocol)?,
         ];
         for target in targets {
             for from in [Place::Pod("near"), Place::Node("n1")] {
@@ -246,7 +236,11 @@ fn tpol_7_a_nodes_servers_are_not_at_service_addresses(lab: &Lab) -> Result<()> 
 
 fn tpol_8_node_ports_are_at_node_addresses_alone(lab: &Lab) -> Result<()> {
     each(|family, protocol| {
-        let target = lab.ingress("web", family, node_port(lab, "web", "n1", family, protocol)?.port())?;
+        let target = lab.ingress(
+            "web",
+            family,
+            node_port(lab, ("web", port(protocol)), "n1", family, protocol)?.port(),
+        )?;
         for from in [Place::Client, Place::Pod("near"), Place::Node("n1")] {
             expect(lab, from, protocol, target, Outcome::Refused)?;
         }
@@ -260,7 +254,7 @@ fn tpol_11_source_ranges_guard_the_load_balancer_alone(lab: &Lab) -> Result<()> 
         ask_from(lab, Place::Client, Protocol::Tcp, balanced, 5)?;
         expect(lab, Place::SecondClient, Protocol::Tcp, balanced, Outcome::Silent)?;
         let others = [
-            node_port(lab, "guarded", "n1", family, Protocol::Tcp)?,
+            node_port(lab, ("guarded", port(Protocol::Tcp)), "n1", family, Protocol::Tcp)?,
             external(["172.30.254.11", "fd00:30:254::11"], family, WEB)?,
         ];
         for target in others {

@@ -12,7 +12,7 @@ use vrouter_tests::manifest::{
 use vrouter_tests::report::{Echo, Steady};
 
 use crate::group::{Group, cases};
-use crate::load::{Protocol, ask_from, ask_seen_as, members};
+use crate::load::{Protocol, ask_from, ask_seen_as, each, members, node_port};
 use crate::way::Way;
 
 pub const GROUP: Group = Group {
@@ -61,21 +61,6 @@ fn objects(programs: &Programs) -> Vec<Value> {
     ]
 }
 
-/// In both families and protocols.
-fn each(check: impl Fn(Family, Protocol) -> Result<()>) -> Result<()> {
-    for family in Family::BOTH {
-        for protocol in Protocol::BOTH {
-            check(family, protocol)?;
-        }
-    }
-    Ok(())
-}
-
-fn node_port(lab: &Lab, service: &str, node: &str, family: Family, protocol: Protocol) -> Result<SocketAddr> {
-    let port = lab.node_port(service, protocol.word(), PORT)?;
-    Ok(SocketAddr::new(lab.address(Place::Node(node), family)?, port))
-}
-
 fn a_node_reaches_every_pod(lab: &Lab) -> Result<()> {
     each(|family, protocol| {
         for from in NODES.map(Place::Node) {
@@ -117,9 +102,9 @@ fn a_node_reaches_services(lab: &Lab) -> Result<()> {
             let targets = [
                 lab.service_address("web", family, PORT)?,
                 lab.ingress("web", family, PORT)?,
-                node_port(lab, "web", node, family, protocol)?,
-                node_port(lab, "web", "n3", family, protocol)?,
-                node_port(lab, "web", "n1", family, protocol)?,
+                node_port(lab, ("web", PORT), node, family, protocol)?,
+                node_port(lab, ("web", PORT), "n3", family, protocol)?,
+                node_port(lab, ("web", PORT), "n1", family, protocol)?,
             ];
             for target in targets {
                 ask_seen_as(lab, from, protocol, target, lab.address(from, family)?)?;
@@ -133,7 +118,7 @@ fn a_pod_reaches_node_ports_as_itself(lab: &Lab) -> Result<()> {
     each(|family, protocol| {
         for from in [Place::Pod("near"), Place::Pod("away")] {
             for node in NODES {
-                let target = node_port(lab, "web", node, family, protocol)?;
+                let target = node_port(lab, ("web", PORT), node, family, protocol)?;
                 ask_seen_as(lab, from, protocol, target, lab.address(from, family)?)?;
             }
         }
@@ -198,7 +183,7 @@ fn members_on_the_host_network(lab: &Lab) -> Result<()> {
     each(|family, protocol| {
         for node in NODES {
             let by = lab.address(Place::Node(node), family)?;
-            let target = node_port(lab, "own", node, family, protocol)?;
+            let target = node_port(lab, ("own", PORT), node, family, protocol)?;
             ask_seen_as(lab, Place::Client, protocol, target, by)?;
             let balanced = lab.ingress("own", family, PORT)?;
             let _way = Way::by(lab, balanced.ip(), node)?;
@@ -218,8 +203,8 @@ fn snat_5_a_pod_reaches_itself_by_every_frontend(lab: &Lab) -> Result<()> {
         let targets = [
             lab.service_address("alone", family, PORT)?,
             lab.ingress("alone", family, PORT)?,
-            node_port(lab, "alone", "n1", family, protocol)?,
-            node_port(lab, "alone", "n3", family, protocol)?,
+            node_port(lab, ("alone", PORT), "n1", family, protocol)?,
+            node_port(lab, ("alone", PORT), "n3", family, protocol)?,
         ];
         let own = lab.pod_address("alone", family)?;
         for target in targets {
@@ -235,8 +220,8 @@ fn bulk_data_arrives_whole(lab: &Lab) -> Result<()> {
     let bytes = 8 << 20;
     for family in Family::BOTH {
         let ways = [
-            (Place::Client, node_port(lab, "echo", "n3", family, Protocol::Tcp)?),
-            (Place::Client, node_port(lab, "echo", "n2", family, Protocol::Tcp)?),
+            (Place::Client, node_port(lab, ("echo", PORT), "n3", family, Protocol::Tcp)?),
+            (Place::Client, node_port(lab, ("echo", PORT), "n2", family, Protocol::Tcp)?),
             (Place::Internet, lab.ingress("echo", family, PORT)?),
             (Place::Node("n1"), lab.service_address("echo", family, PORT)?),
             (Place::Node("n2"), SocketAddr::new(lab.pod_address("echo", family)?, ECHO)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use vrouter_tests::command::Running;
-use vrouter_tests::lab::{Lab, Place};
+use vrouter_tests::lab::{Family, Lab, Place};
 use vrouter_tests::report::{Knock, Load, Outcome, Tally};
 
 /// Requests that run from one place to another.
@@ -45,6 +45,28 @@ pub fn all_answered(what: &str, tally: &Tally) -> Result<()> {
 /// Asks so many times, each on a connection of its own; all must be answered.
 pub fn ask(lab: &Lab, pod: &str, target: SocketAddr, count: u64) -> Result<Tally> {
     ask_from(lab, Place::Pod(pod), Protocol::Tcp, target, count)
+}
+
+/// Checks in both families and protocols.
+pub fn each(check: impl Fn(Family, Protocol) -> Result<()>) -> Result<()> {
+    for family in Family::BOTH {
+        for protocol in Protocol::BOTH {
+            check(family, protocol)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where a service's port is reached at a node's own address.
+pub fn node_port(
+    lab: &Lab,
+    (service, port): (&str, u16),
+    node: &str,
+    family: Family,
+    protocol: Protocol,
+) -> Result<SocketAddr> {
+    let port = lab.node_port(service, protocol.word(), port)?;
+    Ok(SocketAddr::new(lab.address(Place::Node(node), family)?, port))
 }
 
 /// A protocol of requests.

@@ -9,7 +9,7 @@ use vrouter_tests::manifest::{Endpoints, ServicePort, idle_pod, of_app, server_p
 use vrouter_tests::report::Outcome;
 
 use crate::group::{Group, cases};
-use crate::load::{Protocol, ask_from, ask_seen_as, expect, members};
+use crate::load::{Protocol, ask_from, ask_seen_as, each, expect, members, node_port};
 use crate::way::Way;
 
 pub const GROUP: Group = Group {
@@ -55,35 +55,20 @@ fn objects(_: &Programs) -> Vec<Value> {
     ]
 }
 
-/// In both families and protocols.
-fn each(check: impl Fn(Family, Protocol) -> Result<()>) -> Result<()> {
-    for family in Family::BOTH {
-        for protocol in Protocol::BOTH {
-            check(family, protocol)?;
-        }
-    }
-    Ok(())
-}
-
-fn node_port(lab: &Lab, service: &str, node: &str, family: Family, protocol: Protocol) -> Result<SocketAddr> {
-    let port = lab.node_port(service, protocol.word(), PORT)?;
-    Ok(SocketAddr::new(lab.address(Place::Node(node), family)?, port))
-}
-
 fn external_policy_local_stays_on_the_node(lab: &Lab) -> Result<()> {
     each(|family, protocol| {
         let balanced = lab.ingress("external-local", family, PORT)?;
         let (client, second) =
             (lab.address(Place::Client, family)?, lab.address(Place::SecondClient, family)?);
         for (node, member) in WITH_MEMBERS {
-            let target = node_port(lab, "external-local", node, family, protocol)?;
+            let target = node_port(lab, ("external-local", PORT), node, family, protocol)?;
             let tally = ask_seen_as(lab, Place::Client, protocol, target, client)?;
             ensure!(members(&tally) == [member], "at {node}: {tally:?}");
             let _way = Way::by(lab, balanced.ip(), node)?;
             let tally = ask_seen_as(lab, Place::SecondClient, protocol, balanced, second)?;
             ensure!(members(&tally) == [member], "by way of {node}: {tally:?}");
         }
-        let target = node_port(lab, "external-local", "n3", family, protocol)?;
+        let target = node_port(lab, ("external-local", PORT), "n3", family, protocol)?;
         expect(lab, Place::Client, protocol, target, Outcome::Silent)?;
         let _way = Way::by(lab, balanced.ip(), "n3")?;
         expect(lab, Place::SecondClient, protocol, balanced, Outcome::Silent)
@@ -96,7 +81,7 @@ fn tpol_2_external_policy_local_means_nothing_inside(lab: &Lab) -> Result<()> {
         let targets = [
             lab.service_address("external-local", family, PORT)?,
             lab.ingress("external-local", family, PORT)?,
-            node_port(lab, "external-local", "n3", family, protocol)?,
+            node_port(lab, ("external-local", PORT), "n3", family, protocol)?,
         ];
         for from in [Place::Pod("away"), Place::Node("n3")] {
             for target in targets {
@@ -110,9 +95,9 @@ fn tpol_2_external_policy_local_means_nothing_inside(lab: &Lab) -> Result<()> {
 
 fn tpol_5_nobody_at_all_is_said_nobody_here_is_not(lab: &Lab) -> Result<()> {
     each(|family, protocol| {
-        let nobody = node_port(lab, "nobody-local", "n1", family, protocol)?;
+        let nobody = node_port(lab, ("nobody-local", PORT), "n1", family, protocol)?;
         expect(lab, Place::Client, protocol, nobody, Outcome::Refused)?;
-        let elsewhere = node_port(lab, "external-local", "n3", family, protocol)?;
+        let elsewhere = node_port(lab, ("external-local", PORT), "n3", family, protocol)?;
         expect(lab, Place::Client, protocol, elsewhere, Outcome::Silent)
     })
 }
@@ -120,7 +105,7 @@ fn tpol_5_nobody_at_all_is_said_nobody_here_is_not(lab: &Lab) -> Result<()> {
 /// What counts is the node's own set: that of the cluster never was empty.
 fn stale_7_a_member_comes_to_the_node(lab: &Lab) -> Result<()> {
     for family in Family::BOTH {
-        let target = node_port(lab, "external-local", "n3", family, Protocol::Udp)?;
+        let target = node_port(lab, ("external-local", PORT), "n3", family, Protocol::Udp)?;
         let words = ["steady", &target.to_string(), "--pause", "5", "--patience", "50"];
         let steady = lab.start_probe(Place::Client, &words)?;
         lab.apply(&[of_app("web", server_pod("web-3", "n3", &[("TCP", 80), ("UDP", 80)]))])?;
@@ -174,7 +159,7 @@ fn affinity_holds_across_frontends(lab: &Lab) -> Result<()> {
     each(|family, protocol| {
         let balanced = lab.ingress("sticky", family, PORT)?;
         let _way = Way::by(lab, balanced.ip(), "n3")?;
-        let at_node = node_port(lab, "sticky", "n3", family, protocol)?;
+        let at_node = node_port(lab, ("sticky", PORT), "n3", family, protocol)?;
         let first = ask_from(lab, Place::SecondClient, protocol, at_node, 40)?;
         let second = ask_from(lab, Place::SecondClient, protocol, balanced, 40)?;
         ensure!(
@@ -190,8 +175,13 @@ fn affinity_holds_across_frontends(lab: &Lab) -> Result<()> {
 
 fn aff_5_without_affinity_one_client_is_spread(lab: &Lab) -> Result<()> {
     each(|family, protocol| {
-        let tally =
-            ask_from(lab, Place::Client, protocol, node_port(lab, "loose", "n3", family, protocol)?, 100)?;
+        let tally = ask_from(
+            lab,
+            Place::Client,
+            protocol,
+            node_port(lab, ("loose", PORT), "n3", family, protocol)?,
+            100,
+        )?;
         ensure!(tally.members.values().all(|share| *share > 20) && tally.members.len() == 2, "{tally:?}");
         Ok(())
     })

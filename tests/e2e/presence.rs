@@ -16,7 +16,7 @@ use vrouter_tests::report::{Datagrams, Outcome};
 
 use crate::away::{Away, End};
 use crate::group::{Group, cases};
-use crate::load::{Protocol, Requests, ask_from, ask_seen_as, knock};
+use crate::load::{Protocol, Requests, ask_from, ask_seen_as, knock, node_port};
 
 pub const GROUP: Group = Group {
     name: "presence",
@@ -48,7 +48,7 @@ fn objects(programs: &Programs) -> Vec<Value> {
 }
 
 fn web(lab: &Lab, family: Family) -> Result<SocketAddr> {
-    Ok(SocketAddr::new(lab.address(Place::Node(NODE), family)?, lab.node_port("web", "TCP", WEB)?))
+    node_port(lab, ("web", WEB), NODE, family, Protocol::Tcp)
 }
 
 /// Stopped, started, killed, started: no datagram between the nodes is lost, no echo, and no request fails.
