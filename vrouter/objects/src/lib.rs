@@ -2,7 +2,7 @@
 //!
 //! Contrail's words for Kubernetes' things (`ARCHITECTURE.md` has the table): routing instances, virtual machine
 //! interfaces, routes with their next hops, floating IPs with their port mappings. There is no behaviour here
-//! beyond construction and display, and no I/O: the forwarding core, the controller's model and both edges of the
+//! beyond construction and display, and one rule that the router and its tools must read alike ([`Vantage`]), and no I/O: the forwarding core, the controller's model and both edges of the
 //! wire share these types and nothing else.
 
 mod drop_reason;
@@ -16,6 +16,7 @@ mod pod;
 mod protocol;
 mod route;
 mod routing_instance;
+mod vantage;
 mod vmi;
 
 pub use drop_reason::{DropGroup, DropReason};
@@ -33,4 +34,5 @@ pub use pod::{PodBinding, PodName};
 pub use protocol::{IpProtocol, ServiceProtocol};
 pub use route::{NextHop, Route, RouteKey};
 pub use routing_instance::{NetworkKind, RoutingInstance, Subnet};
+pub use vantage::Vantage;
 pub use vmi::{Vmi, VmiKind};

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use vrouter_objects::{Member, NetworkKind, RouterId, RoutingInstance, VirtualRouter, VrfId};
+use vrouter_objects::{Member, NetworkKind, RouterId, RoutingInstance, Vantage, VirtualRouter, VrfId};
 
 use crate::client::{Client, Report};
 use crate::error::CliError;
@@ -55,7 +55,12 @@ impl OwnNode {
 
     /// Whether this is the node that the member is on.
     pub fn has(&self, member: &Member) -> bool {
-        self.router.is_some() && member.router == self.router
+        self.vantage().has(member)
+    }
+
+    /// The place that it looks at members from.
+    pub fn vantage(&self) -> Vantage<'_> {
+        Vantage { router: self.router, zone: &self.zone }
     }
 
     /// Whether node ports are served at this address, if it is a node's.

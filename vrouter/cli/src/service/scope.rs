@@ -1,5 +1,4 @@
-//! Which members take new flows, by kube-proxy's rules (`CategorizeEndpoints`): the ready ones of the scope that a
-//! policy names, or where there are none those that still serve while they terminate.
+//! Which members take new flows by which of a service's frontends.
 
 use vrouter_objects::{FloatingIp, Listener, Member, MemberState, TrafficPolicy};
 
@@ -26,9 +25,10 @@ impl<'a> Scopes<'a> {
         let uses_cluster = !internal_is_local || has_external;
         let uses_local = internal_is_local || (external_is_local && has_external);
         let members = &listener.members;
+        let vantage = node.vantage();
         Self {
-            cluster: uses_cluster.then(|| of_cluster(members, node)),
-            local: uses_local.then(|| takers(members.iter().filter(|member| node.has(member)).collect())),
+            cluster: uses_cluster.then(|| vantage.taking(TrafficPolicy::Cluster, members)),
+            local: uses_local.then(|| vantage.taking(TrafficPolicy::Local, members)),
             is_usable: members.iter().any(|member| member.state != MemberState::Leaving),
         }
     }
@@ -46,38 +46,6 @@ impl<'a> Scopes<'a> {
 /// Whether the listener has any frontend but the cluster address.
 pub(crate) fn is_external(service: &FloatingIp, listener: &Listener) -> bool {
     listener.node_port.is_some() || !service.external.is_empty()
-}
-
-fn of_cluster<'a>(members: &'a [Member], node: &OwnNode) -> Vec<&'a Member> {
-    let takers = takers(members.iter().collect());
-    match takers.first() {
-        Some(first) if first.state == MemberState::Ready => preferred(takers, node),
-        _ => takers,
-    }
-}
-
-/// The ready ones, or where there are none the serving ones.
-fn takers(members: Vec<&Member>) -> Vec<&Member> {
-    let in_state =
-        |state| members.iter().copied().filter(move |member| member.state == state).collect::<Vec<_>>();
-    let ready = in_state(MemberState::Ready);
-    if ready.is_empty() { in_state(MemberState::Serving) } else { ready }
-}
-
-/// Those that hints name for this node, else those for its zone. Hints of one kind count only where every ready
-/// member has some and one of them is met.
-fn preferred<'a>(ready: Vec<&'a Member>, node: &OwnNode) -> Vec<&'a Member> {
-    let is_for_node = |member: &&Member| node.router.is_some_and(|own| member.hints.routers.contains(&own));
-    let is_for_zone = |member: &&Member| member.hints.zones.contains(&node.zone);
-    let has_for_node = |member: &&Member| !member.hints.routers.is_empty();
-    let has_for_zone = |member: &&Member| !member.hints.zones.is_empty();
-    if ready.iter().all(has_for_node) && ready.iter().any(is_for_node) {
-        ready.into_iter().filter(is_for_node).collect()
-    } else if ready.iter().all(has_for_zone) && ready.iter().any(is_for_zone) {
-        ready.into_iter().filter(is_for_zone).collect()
-    } else {
-        ready
-    }
 }
 
 #[cfg(test)]

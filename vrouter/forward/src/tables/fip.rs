@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use vrouter_objects::{
     AffinityTimeout, ExternalKind, FloatingIp, FloatingIpId, IpNet, IpProtocol, Listener, ListenerId,
-    MemberId, TrafficPolicy,
+    MemberId, TrafficPolicy, Vantage,
 };
 
 use super::Epoch;
-use super::pool::{Hits, Pool, Vantage};
+use super::pool::{Hits, Pool};
 use crate::address::Address;
 
 /// A floating IP: its policies and its port mappings.

@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use vrouter_objects::{
-    FloatingIp, MemberId, NextHop, Object, ObjectKey, Route, RouteKey, RouterId, RoutingInstance,
+    FloatingIp, MemberId, NextHop, Object, ObjectKey, Route, RouteKey, RouterId, RoutingInstance, Vantage,
     VirtualRouter, Vmi, VmiId, VrfId,
 };
 
@@ -29,7 +29,7 @@ pub(crate) use pool::{MemberEntry, PoolState};
 pub use snapshot::{Epoch, Snapshot};
 pub(crate) use snapshot::{PortEntry, RouterEntry, Vrf};
 
-use pool::{Hits, Vantage};
+use pool::Hits;
 
 use crate::frame::{MAX_PORTS, PortId};
 

@@ -3,19 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use vrouter_objects::{Member, MemberId, MemberState, RouterId, TrafficPolicy, VrfId};
+use vrouter_objects::{Member, MemberId, MemberState, TrafficPolicy, Vantage, VrfId};
 
 use super::shared_map::fold;
 use crate::address::Address;
-
-/// The place that a node looks at members from.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Vantage<'a> {
-    /// The node; `None`: it does not know itself yet, and has no member of its own.
-    pub(super) router: Option<RouterId>,
-    /// Its zone, empty where it has none.
-    pub(super) zone: &'a str,
-}
 
 /// How many new flows a member got here. It outlives the tables it stands in.
 #[derive(Debug, Clone, Default)]
@@ -84,12 +75,10 @@ impl Pool {
         let mut entries = |chosen: Vec<&Member>| {
             chosen.into_iter().map(|member| MemberEntry::new(member, hits(member.id))).collect()
         };
-        let is_local = |member: &&Member| vantage.router.is_some() && member.router == vantage.router;
-        let local: Vec<&Member> = members.iter().filter(is_local).collect();
         Self {
             ids: members.iter().map(|member| member.id).collect(),
-            cluster: entries(near(taking(members.iter().collect()), vantage)),
-            local: entries(taking(local)),
+            cluster: entries(vantage.taking(TrafficPolicy::Cluster, members)),
+            local: entries(vantage.taking(TrafficPolicy::Local, members)),
             has_usable: members.iter().any(|member| member.state != MemberState::Leaving),
         }
     }
@@ -133,40 +122,6 @@ impl Pool {
     }
 }
 
-/// Those that take new flows out of a scope: the ready ones, or else the serving ones (KEP-1669).
-fn taking(scope: Vec<&Member>) -> Vec<&Member> {
-    let best = scope.iter().map(|member| member.state).min();
-    match best {
-        Some(best @ (MemberState::Ready | MemberState::Serving)) => {
-            scope.into_iter().filter(|member| member.state == best).collect()
-        }
-        Some(MemberState::Leaving) | None => Vec::new(),
-    }
-}
-
-/// Those that are meant for this node, where all say for whom they are meant: for the node itself, or else for its
-/// zone. Hints count for ready members only.
-fn near<'m>(taking: Vec<&'m Member>, vantage: Vantage<'_>) -> Vec<&'m Member> {
-    let is_ready = taking.first().is_some_and(|member| member.state == MemberState::Ready);
-    let for_node =
-        |member: &&Member| vantage.router.is_some_and(|router| member.hints.routers.contains(&router));
-    let for_zone = |member: &&Member| {
-        !vantage.zone.is_empty() && member.hints.zones.iter().any(|zone| zone == vantage.zone)
-    };
-    if !is_ready {
-        return taking;
-    }
-    let all_name_nodes = taking.iter().all(|member| !member.hints.routers.is_empty());
-    if all_name_nodes && taking.iter().any(for_node) {
-        return taking.into_iter().filter(for_node).collect();
-    }
-    let all_name_zones = taking.iter().all(|member| !member.hints.zones.is_empty());
-    if all_name_zones && taking.iter().any(for_zone) {
-        return taking.into_iter().filter(for_zone).collect();
-    }
-    taking
-}
-
 /// What a member weighs for a flow. Ids follow each other, so they are spread before they meet the flow's
 /// hash.
 #[inline]
@@ -190,7 +145,7 @@ impl MemberEntry {
 
 #[cfg(test)]
 mod tests {
-    use vrouter_objects::{Port, TopologyHints};
+    use vrouter_objects::{Port, RouterId, TopologyHints};
 
     use super::*;
 

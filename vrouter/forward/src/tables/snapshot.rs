@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use vrouter_objects::{
     FloatingIp, FloatingIpId, IpProtocol, MacAddress, MemberId, NextHop, RouteKey, RouterId, RouterKind,
-    RoutingInstance, Subnet, VirtualRouter, Vmi, VmiId, VmiKind, Vni, VrfId,
+    RoutingInstance, Subnet, Vantage, VirtualRouter, Vmi, VmiId, VmiKind, Vni, VrfId,
 };
 
 use super::fip::{FipEntry, Frontend};
 use super::frontends::{self, Frontends, Place, VipEntry};
 use super::host::{HostEntry, HostNetwork, NodeAddress};
 use super::lpm::RouteTable;
-use super::pool::{Hits, Vantage};
+use super::pool::Hits;
 use super::prefix::MaskedPrefix;
 use super::shared_map::SharedMap;
 use crate::address::{Address, Family};
