@@ -31,7 +31,10 @@ pub use document::{Document, DocumentKind, Selection};
 pub use error::ModelError;
 pub use family::Family;
 pub use index::{Attachment, Origin};
-pub use kube::{Kind, KubeObject, ObjectRef};
+pub use kube::{
+    ClusterNetworkPolicySpec, Custom, Kind, KubeObject, ObjectRef, SubnetSpec, VirtualNetworkRouterSpec,
+    VirtualNetworkSpec,
+};
 pub use model::{Model, Settlement};
 pub use name::NamespacedName;
 pub use node_port::NodePortRange;

@@ -82,6 +82,20 @@ pub enum Problem {
         /// How many.
         count: u32,
     },
+    /// A range of ports ends at its end, and within 65535.
+    #[error("is no range of ports ({first} to {last})")]
+    PortRange {
+        /// The first port.
+        first: u32,
+        /// The last.
+        last: u32,
+    },
+    /// A policy's priority is at most 1000; in the namespace's tier there is none.
+    #[error("is no priority of this tier ({0})")]
+    Priority(u32),
+    /// A policy of the namespace's tier only allows.
+    #[error("is an action that the tier does not have")]
+    TierAction,
     /// A number that its type does not take.
     #[error(transparent)]
     Value(#[from] ObjectError),

@@ -5,12 +5,12 @@ use std::net::IpAddr;
 
 use vrouter_objects::{
     AffinityTimeout, ExternalAddress, ExternalKind, FloatingIp, FloatingIpId, IpNet, Listener, ListenerId,
-    Member, MemberId, MemberState, Port, RouterId, ServiceProtocol, TopologyHints, TrafficPolicy, VmiId,
-    VrfId,
+    Member, MemberId, MemberState, Port, RouterId, TopologyHints, TrafficPolicy, VmiId, VrfId,
 };
 
 use super::address::{name, prefix, unicast};
 use super::error::{ConvertError, Problem, Within, each};
+use super::protocol::service_protocol;
 use crate::v1;
 
 impl From<&FloatingIp> for v1::FloatingIp {
@@ -107,7 +107,7 @@ fn listeners(messages: Vec<v1::Listener>, address: IpAddr) -> Result<Vec<Listene
 fn listener(message: v1::Listener, address: IpAddr) -> Result<Listener, ConvertError> {
     Ok(Listener {
         id: ListenerId::new(message.id).within("id")?,
-        protocol: protocol(message.protocol).within("protocol")?,
+        protocol: service_protocol(message.protocol).within("protocol")?,
         port: Port::new(message.port.into()).within("port")?,
         node_port: optional_port(message.node_port).within("node_port")?,
         members: members(message.members, address)?,
@@ -184,16 +184,6 @@ impl From<&Member> for v1::Member {
     }
 }
 
-impl From<ServiceProtocol> for v1::ServiceProtocol {
-    fn from(protocol: ServiceProtocol) -> Self {
-        match protocol {
-            ServiceProtocol::Tcp => Self::Tcp,
-            ServiceProtocol::Udp => Self::Udp,
-            ServiceProtocol::Sctp => Self::Sctp,
-        }
-    }
-}
-
 impl From<&ExternalAddress> for v1::ExternalAddress {
     fn from(external: &ExternalAddress) -> Self {
         let kind = match external.kind {
@@ -220,15 +210,6 @@ impl From<MemberState> for v1::MemberState {
             MemberState::Serving => Self::Serving,
             MemberState::Leaving => Self::Leaving,
         }
-    }
-}
-
-fn protocol(number: i32) -> Result<ServiceProtocol, Problem> {
-    match v1::ServiceProtocol::try_from(number) {
-        Ok(v1::ServiceProtocol::Tcp) => Ok(ServiceProtocol::Tcp),
-        Ok(v1::ServiceProtocol::Udp) => Ok(ServiceProtocol::Udp),
-        Ok(v1::ServiceProtocol::Sctp) => Ok(ServiceProtocol::Sctp),
-        Ok(v1::ServiceProtocol::Unspecified) | Err(_) => Err(Problem::UnknownValue(number)),
     }
 }
 

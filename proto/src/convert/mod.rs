@@ -9,6 +9,8 @@ mod floating_ip;
 mod node;
 mod object;
 mod pod;
+mod policy;
+mod protocol;
 mod route;
 mod routing_instance;
 #[cfg(test)]

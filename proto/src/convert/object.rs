@@ -1,6 +1,8 @@
 //! Objects of any kind, and their keys.
 
-use vrouter_objects::{FloatingIpId, LeaseId, Object, ObjectKey, RouterId, VrfId};
+use vrouter_objects::{
+    FloatingIpId, LeaseId, Object, ObjectKey, PeerAddressKey, PeerSetId, PolicyId, RouterId, VrfId,
+};
 
 use super::error::{ConvertError, Problem, Within};
 use crate::v1;
@@ -16,6 +18,9 @@ impl From<&Object> for v1::Object {
             Object::FloatingIp(object) => Kind::FloatingIp(object.into()),
             Object::AddressLease(object) => Kind::AddressLease(object.into()),
             Object::PodBinding(object) => Kind::PodBinding(object.into()),
+            Object::Policy(object) => Kind::Policy(object.into()),
+            Object::PeerSet(object) => Kind::PeerSet(object.into()),
+            Object::PeerAddress(object) => Kind::PeerAddress(object.into()),
         };
         Self { kind: Some(kind) }
     }
@@ -34,6 +39,9 @@ impl TryFrom<v1::Object> for Object {
             Kind::FloatingIp(message) => message.try_into().map(Self::FloatingIp),
             Kind::AddressLease(message) => message.try_into().map(Self::AddressLease),
             Kind::PodBinding(message) => message.try_into().map(Self::PodBinding),
+            Kind::Policy(message) => message.try_into().map(Self::Policy),
+            Kind::PeerSet(message) => message.try_into().map(Self::PeerSet),
+            Kind::PeerAddress(message) => message.try_into().map(Self::PeerAddress),
         };
         object.map_err(|error| error.of(name))
     }
@@ -54,6 +62,12 @@ fn name_of(kind: &Kind) -> String {
             Some(pod) => format!("pod binding {}/{}", pod.namespace, pod.name),
             None => "pod binding".to_owned(),
         },
+        Kind::Policy(object) => format!("policy {} ({})", object.id, object.name),
+        Kind::PeerSet(object) => format!("peer set {} ({})", object.id, object.name),
+        Kind::PeerAddress(object) => match object.key.clone().map(PeerAddressKey::try_from) {
+            Some(Ok(key)) => format!("peer address {key}"),
+            _ => "peer address".to_owned(),
+        },
     }
 }
 
@@ -66,6 +80,9 @@ pub fn key_of(object: &v1::Object) -> Option<v1::ObjectKey> {
         Kind::FloatingIp(object) => KeyKind::FloatingIp(object.id),
         Kind::AddressLease(object) => KeyKind::AddressLease(object.id),
         Kind::PodBinding(object) => KeyKind::PodBinding(object.pod.clone()?),
+        Kind::Policy(object) => KeyKind::Policy(object.id),
+        Kind::PeerSet(object) => KeyKind::PeerSet(object.id),
+        Kind::PeerAddress(object) => KeyKind::PeerAddress(object.key.clone()?),
     };
     Some(v1::ObjectKey { kind: Some(kind) })
 }
@@ -79,6 +96,9 @@ impl From<&ObjectKey> for v1::ObjectKey {
             ObjectKey::FloatingIp(id) => KeyKind::FloatingIp(id.get()),
             ObjectKey::AddressLease(id) => KeyKind::AddressLease(id.get()),
             ObjectKey::PodBinding(pod) => KeyKind::PodBinding(pod.into()),
+            ObjectKey::Policy(id) => KeyKind::Policy(id.get()),
+            ObjectKey::PeerSet(id) => KeyKind::PeerSet(id.get()),
+            ObjectKey::PeerAddress(key) => KeyKind::PeerAddress(key.into()),
         };
         Self { kind: Some(kind) }
     }
@@ -97,6 +117,9 @@ impl TryFrom<v1::ObjectKey> for ObjectKey {
             KeyKind::FloatingIp(id) => FloatingIpId::new(id).map(Self::FloatingIp).within("floating_ip"),
             KeyKind::AddressLease(id) => LeaseId::new(id).map(Self::AddressLease).within("address_lease"),
             KeyKind::PodBinding(pod) => pod.try_into().map(Self::PodBinding).within("pod_binding"),
+            KeyKind::Policy(id) => PolicyId::new(id).map(Self::Policy).within("policy"),
+            KeyKind::PeerSet(id) => PeerSetId::new(id).map(Self::PeerSet).within("peer_set"),
+            KeyKind::PeerAddress(key) => key.try_into().map(Self::PeerAddress).within("peer_address"),
         };
         key.map_err(|error| error.of("object key"))
     }

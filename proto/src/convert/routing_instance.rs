@@ -14,6 +14,8 @@ impl From<&RoutingInstance> for v1::RoutingInstance {
             vni: instance.vni.get(),
             kind: v1::NetworkKind::from(instance.kind).into(),
             subnets: instance.subnets.iter().map(Into::into).collect(),
+            address_space: instance.address_space.get(),
+            known_in: instance.known_in.iter().map(|vrf| vrf.get()).collect(),
         }
     }
 }
@@ -28,6 +30,8 @@ impl TryFrom<v1::RoutingInstance> for RoutingInstance {
             vni: Vni::new(message.vni).within("vni")?,
             kind: network_kind(message.kind).within("kind")?,
             subnets: each("subnets", &message.subnets, |subnet| Subnet::try_from(subnet))?,
+            address_space: VrfId::new(message.address_space).within("address_space")?,
+            known_in: each("known_in", &message.known_in, |id| VrfId::new(*id))?,
         })
     }
 }

@@ -2,9 +2,11 @@ use std::net::IpAddr;
 
 use vrouter_objects::{
     AddressLease, AffinityTimeout, ExternalAddress, ExternalKind, FloatingIp, FloatingIpId, LeaseId,
-    Listener, ListenerId, MacAddress, Member, MemberId, MemberState, NetworkKind, NextHop, Object, ObjectKey,
-    PodBinding, PodName, Port, Route, RouteKey, RouterId, RouterKind, RoutingInstance, ServiceProtocol,
-    Subnet, TopologyHints, TrafficPolicy, VirtualRouter, VmiId, Vni, VrfId,
+    Listener, ListenerId, MacAddress, Member, MemberId, MemberState, NamedPort, NetworkKind, NextHop, Object,
+    ObjectKey, Peer, PeerAddress, PeerAddressKey, PeerSet, PeerSetId, Peers, PodBinding, PodName, Policy,
+    PolicyAction, PolicyId, PolicyRule, Port, PortMatch, Ports, Route, RouteKey, RouterId, RouterKind,
+    RoutingInstance, ServiceProtocol, Subnet, Tier, TopologyHints, TrafficPolicy, VirtualRouter, VmiId, Vni,
+    VrfId,
 };
 
 use crate::convert::key_of;
@@ -110,6 +112,8 @@ fn every_kind() -> Vec<Object> {
                 Subnet { prefix: "10.244.0.0/16".parse().unwrap(), gateway: ip("10.244.0.1") },
                 Subnet { prefix: "fd00:10:244::/48".parse().unwrap(), gateway: ip("fd00:10:244::1") },
             ],
+            address_space: vrf(2),
+            known_in: vec![vrf(2), vrf(3)],
         }),
         route("10.244.1.0/24", NextHop::Tunnel(RouterId::new(3).unwrap())),
         route("10.244.1.7/32", NextHop::Interface(VmiId::new(8).unwrap())),
@@ -136,6 +140,12 @@ fn every_kind() -> Vec<Object> {
             vrf: vrf(1),
             addresses: vec![ip("10.244.7.7"), ip("fd00:10:244:7::7")],
             refusal: None,
+            policies: vec![PolicyId::new(4).unwrap(), PolicyId::new(2).unwrap()],
+            ports: vec![NamedPort {
+                name: "http".to_owned(),
+                protocol: ServiceProtocol::Tcp,
+                port: Port::new(8080).unwrap(),
+            }],
         }),
         Object::PodBinding(PodBinding {
             pod: PodName { namespace: "default".to_owned(), name: "web-2".to_owned() },
@@ -143,8 +153,52 @@ fn every_kind() -> Vec<Object> {
             vrf: vrf(1),
             addresses: vec![],
             refusal: Some("10.244.7.7 belongs to default/web-1".to_owned()),
+            policies: vec![],
+            ports: vec![],
         }),
+        policy(Tier::Namespace, PolicyAction::Allow),
+        policy(Tier::Admin(1000), PolicyAction::Pass),
+        policy(Tier::Baseline(0), PolicyAction::Deny),
+        Object::PeerSet(PeerSet { id: PeerSetId::new(6).unwrap(), name: "pods app=web".to_owned() }),
+        peer_address(Some(Port::new(8080).unwrap())),
+        peer_address(None),
     ]
+}
+
+fn policy(tier: Tier, action: PolicyAction) -> Object {
+    let block = |prefix: &str, except: &[&str]| Peer::Block {
+        prefix: prefix.parse().unwrap(),
+        except: except.iter().map(|prefix| prefix.parse().unwrap()).collect(),
+    };
+    let rule = |peers, ports| PolicyRule { name: "ingress[0]".to_owned(), action, peers, ports };
+    let protocol = ServiceProtocol::Sctp;
+    let peers = vec![
+        Peer::Set(PeerSetId::new(6).unwrap()),
+        block("10.0.0.0/8", &["10.1.0.0/16"]),
+        block("fd00::/8", &[]),
+    ];
+    let ports = vec![
+        PortMatch::Range { protocol, first: 0, last: u16::MAX },
+        PortMatch::Own { protocol, name: "http".to_owned() },
+        PortMatch::Peer { protocol },
+    ];
+    Object::Policy(Policy {
+        id: PolicyId::new(4).unwrap(),
+        name: "NetworkPolicy default/web".to_owned(),
+        tier,
+        ingress: Some(vec![
+            rule(Peers::Any, Ports::Any),
+            rule(Peers::These(vec![]), Ports::These(vec![])),
+            rule(Peers::These(peers), Ports::These(ports)),
+        ]),
+        egress: (tier == Tier::Namespace).then(Vec::new),
+    })
+}
+
+fn peer_address(port: Option<Port>) -> Object {
+    let key =
+        PeerAddressKey { set: PeerSetId::new(6).unwrap(), space: vrf(1), address: ip("fd00:10:244::2") };
+    Object::PeerAddress(PeerAddress { key, port })
 }
 
 #[test]
@@ -404,9 +458,61 @@ fn bad_pods() -> Vec<Bad> {
     ]
 }
 
+fn bad_policies() -> Vec<Bad> {
+    let namespaced = || policy(Tier::Namespace, PolicyAction::Allow);
+    vec![
+        bad(
+            namespaced(),
+            spoil!(Policy, |m| m.tier = 0),
+            "policy 4 (NetworkPolicy default/web): tier: has no known value (number 0)",
+        ),
+        bad(
+            namespaced(),
+            spoil!(Policy, |m| m.priority = 7),
+            "policy 4 (NetworkPolicy default/web): priority: is no priority of this tier (7)",
+        ),
+        bad(
+            policy(Tier::Admin(1), PolicyAction::Deny),
+            spoil!(Policy, |m| m.priority = 1001),
+            "policy 4 (NetworkPolicy default/web): priority: is no priority of this tier (1001)",
+        ),
+        bad(
+            namespaced(),
+            spoil!(Policy, |m| m.ingress.as_mut().unwrap().rules[1].action = 2),
+            "policy 4 (NetworkPolicy default/web): ingress.rules[1].action: is an action that the tier does not have",
+        ),
+        bad(
+            namespaced(),
+            spoil!(Policy, |m| {
+                let ports = &mut m.ingress.as_mut().unwrap().rules[2].ports.as_mut().unwrap().ports;
+                ports[0].kind = Some(v1::port_match::Kind::Range(v1::PortRange { first: 2, last: 1 }));
+            }),
+            "policy 4 (NetworkPolicy default/web): ingress.rules[2].ports.ports[0].range: \
+             is no range of ports (2 to 1)",
+        ),
+        bad(
+            namespaced(),
+            spoil!(Policy, |m| {
+                m.ingress.as_mut().unwrap().rules[2].peers.as_mut().unwrap().peers[0].kind = None;
+            }),
+            "policy 4 (NetworkPolicy default/web): ingress.rules[2].peers.peers[0]: is missing",
+        ),
+        bad(
+            peer_address(None),
+            spoil!(PeerAddress, |m| m.key.as_mut().unwrap().space = 0),
+            "peer address: key.space: vrf id 0 is not an id",
+        ),
+        bad(
+            peer_address(None),
+            spoil!(PeerAddress, |m| m.port = 65536),
+            "peer address fd00:10:244::2 of vrf 1 in peer set 6: port: port 65536 is not in 1-65535",
+        ),
+    ]
+}
+
 #[test]
 fn what_no_object_can_be_is_refused_by_name() {
-    let table = [bad_nodes(), bad_routes(), bad_services(), bad_pods()];
+    let table = [bad_nodes(), bad_routes(), bad_services(), bad_pods(), bad_policies()];
     for Bad { object, spoil, error } in table.into_iter().flatten() {
         let mut message = v1::Object::from(&object);
         spoil(&mut message);

@@ -11,8 +11,8 @@ use vrouter_forward::flow::{FlowConfig, FlowTable, Slot};
 use vrouter_forward::frame::{PortId, Time};
 use vrouter_forward::{DroppedPacket, Epoch, ForwardConfig, Shared, Snapshot};
 use vrouter_objects::{
-    AddressLease, LeaseId, MacAddress, NetworkKind, Object, PodBinding, PodName, RouterId, RoutingInstance,
-    Subnet, Version, VirtualRouter, Vni, VrfId,
+    AddressLease, LeaseId, MacAddress, Object, PodBinding, PodName, RouterId, RoutingInstance, Subnet,
+    Version, VirtualRouter, Vni, VrfId,
 };
 use vrouter_proto::convert::key_of;
 use vrouter_proto::{Digest, object_digest, v1};
@@ -261,14 +261,13 @@ pub(crate) fn basics() -> Vec<Object> {
     vec![
         router(1, "172.30.0.1"),
         Object::RoutingInstance(RoutingInstance {
-            id: vrf(),
-            name: "default/default-podnetwork".to_owned(),
-            vni: Vni::new(1).unwrap(),
-            kind: NetworkKind::Overlay,
-            subnets: vec![
-                subnet("10.244.0.0/16", "10.244.0.1"),
-                subnet("fd00:10:244::/48", "fd00:10:244::1"),
-            ],
+            known_in: vec![VrfId::new(3).unwrap()],
+            ..RoutingInstance::new(
+                vrf(),
+                "default/default-podnetwork",
+                Vni::new(1).unwrap(),
+                vec![subnet("10.244.0.0/16", "10.244.0.1"), subnet("fd00:10:244::/48", "fd00:10:244::1")],
+            )
         }),
     ]
 }
@@ -294,11 +293,9 @@ pub(crate) fn lease(id: u32, prefix: &str) -> Object {
 /// What the controller decided about pod `default/NAME`, whose UID is its name.
 pub(crate) fn binding(name: &str, addresses: &[&str], refusal: Option<&str>) -> Object {
     Object::PodBinding(PodBinding {
-        pod: pod(name),
-        uid: name.to_owned(),
-        vrf: vrf(),
         addresses: addresses.iter().map(|address| ip(address)).collect(),
         refusal: refusal.map(str::to_owned),
+        ..PodBinding::new(pod(name), name, vrf())
     })
 }
 

@@ -15,8 +15,8 @@ use vrouter_forward::frame::PortId;
 use vrouter_forward::sim::{Cluster, PacketBuilder, PodHandle};
 use vrouter_forward::tables::HostNetwork;
 use vrouter_objects::{
-    DropReason, MacAddress, MemberState, NetworkKind, Object, RoutingInstance, ServiceProtocol, Vmi, VmiId,
-    VmiKind, Vni, VrfId,
+    DropReason, MacAddress, MemberState, Object, RoutingInstance, ServiceProtocol, Vmi, VmiId, VmiKind, Vni,
+    VrfId,
 };
 
 const HERE_AND_THERE: &[usize] = &[0, 1];
@@ -314,13 +314,7 @@ fn tcp_10_who_may_choose_anew_does_and_who_is_established_stays() {
 /// A network whose addresses are those of the pods' own, with two interfaces.
 fn overlapping_network(cluster: &mut Cluster, like: [&PodHandle; 2]) -> [PodHandle; 2] {
     let vrf = VrfId::new(9).unwrap();
-    let network = RoutingInstance {
-        id: vrf,
-        name: "default/other".to_owned(),
-        vni: Vni::new(9).unwrap(),
-        kind: NetworkKind::Overlay,
-        subnets: Vec::new(),
-    };
+    let network = RoutingInstance::new(vrf, "default/other", Vni::new(9).unwrap(), Vec::new());
     publish(cluster, 0, &[Object::RoutingInstance(network)]);
     [0, 1].map(|number| {
         let port = PortId(500 + number as u16);

@@ -67,6 +67,9 @@ drop_reasons! {
     UnknownVni, "unknown-vni", Tunnel, "No network here has this VNI.";
     UnknownVtep, "unknown-vtep", Tunnel, "The outer source is no known node.";
     UnknownRouterMac, "unknown-router-mac", Tunnel, "The inner destination MAC is not this node's tunnel end.";
+    TunnelPort, "tunnel-port", Tunnel, "To a port where nodes take tunnels, in the node's own name: nobody may speak as a tunnel's end.";
+    PolicyEgress, "policy-egress", Policy, "No policy of the sending pod allows it, or one denies it; `vrctl policy` shows which.";
+    PolicyIngress, "policy-ingress", Policy, "No policy of the receiving pod allows it, or one denies it; `vrctl policy` shows which.";
     FlowTableFull, "flow-table-full", Flow, "No slot is left for a new flow.";
     VmiFlowLimit, "vmi-flow-limit", Flow, "The interface has as many flows as one may have.";
     UnrepliedLimit, "unreplied-limit", Flow, "The interface has as many unanswered flows as one may have.";
@@ -91,6 +94,8 @@ pub enum DropGroup {
     NextHop,
     /// VXLAN.
     Tunnel,
+    /// Network policy.
+    Policy,
     /// The flow table.
     Flow,
     /// IP fragments.
@@ -106,6 +111,7 @@ impl DropGroup {
             Self::Layer2 => "layer2",
             Self::NextHop => "next-hop",
             Self::Tunnel => "tunnel",
+            Self::Policy => "policy",
             Self::Flow => "flow",
             Self::Fragment => "fragment",
         }

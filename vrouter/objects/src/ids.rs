@@ -71,6 +71,14 @@ id!(
     RouterId, "virtual router"
 );
 id!(
+    /// A network policy.
+    PolicyId, "policy"
+);
+id!(
+    /// A set of addresses that policies' rules refer to.
+    PeerSetId, "peer set"
+);
+id!(
     /// A block of addresses leased to a node.
     LeaseId, "lease"
 );

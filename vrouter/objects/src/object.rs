@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::{
-    AddressLease, FloatingIp, FloatingIpId, LeaseId, PodBinding, PodName, Route, RouteKey, RouterId,
-    RoutingInstance, VirtualRouter, VrfId,
+    AddressLease, FloatingIp, FloatingIpId, LeaseId, PeerAddress, PeerAddressKey, PeerSet, PeerSetId,
+    PodBinding, PodName, Policy, PolicyId, Route, RouteKey, RouterId, RoutingInstance, VirtualRouter, VrfId,
 };
 
 /// One object of a node's tables.
@@ -20,6 +20,12 @@ pub enum Object {
     FloatingIp(FloatingIp),
     /// Addresses this node may give out.
     AddressLease(AddressLease),
+    /// A set of addresses that policies refer to.
+    PeerSet(PeerSet),
+    /// An address of such a set.
+    PeerAddress(PeerAddress),
+    /// A network policy.
+    Policy(Policy),
     /// A pod this node is to run.
     PodBinding(PodBinding),
 }
@@ -37,6 +43,12 @@ pub enum ObjectKey {
     FloatingIp(FloatingIpId),
     /// By id.
     AddressLease(LeaseId),
+    /// By id.
+    PeerSet(PeerSetId),
+    /// By set and address.
+    PeerAddress(PeerAddressKey),
+    /// By id.
+    Policy(PolicyId),
     /// By the pod.
     PodBinding(PodName),
 }
@@ -54,6 +66,12 @@ pub enum ObjectKind {
     FloatingIp,
     /// [`AddressLease`].
     AddressLease,
+    /// [`PeerSet`].
+    PeerSet,
+    /// [`PeerAddress`].
+    PeerAddress,
+    /// [`Policy`].
+    Policy,
     /// [`PodBinding`].
     PodBinding,
 }
@@ -67,6 +85,9 @@ impl Object {
             Self::Route(object) => ObjectKey::Route(object.key),
             Self::FloatingIp(object) => ObjectKey::FloatingIp(object.id),
             Self::AddressLease(object) => ObjectKey::AddressLease(object.id),
+            Self::PeerSet(object) => ObjectKey::PeerSet(object.id),
+            Self::PeerAddress(object) => ObjectKey::PeerAddress(object.key),
+            Self::Policy(object) => ObjectKey::Policy(object.id),
             Self::PodBinding(object) => ObjectKey::PodBinding(object.pod.clone()),
         }
     }
@@ -81,6 +102,9 @@ impl ObjectKey {
             Self::Route(_) => ObjectKind::Route,
             Self::FloatingIp(_) => ObjectKind::FloatingIp,
             Self::AddressLease(_) => ObjectKind::AddressLease,
+            Self::PeerSet(_) => ObjectKind::PeerSet,
+            Self::PeerAddress(_) => ObjectKind::PeerAddress,
+            Self::Policy(_) => ObjectKind::Policy,
             Self::PodBinding(_) => ObjectKind::PodBinding,
         }
     }
@@ -94,6 +118,9 @@ impl fmt::Display for ObjectKey {
             Self::Route(key) => write!(f, "route {key}"),
             Self::FloatingIp(id) => write!(f, "floating ip {id}"),
             Self::AddressLease(id) => write!(f, "address lease {id}"),
+            Self::PeerSet(id) => write!(f, "peer set {id}"),
+            Self::PeerAddress(key) => write!(f, "peer address {key}"),
+            Self::Policy(id) => write!(f, "policy {id}"),
             Self::PodBinding(pod) => write!(f, "pod binding {pod}"),
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use crate::{ObjectError, VrfId};
+use crate::{ObjectError, PolicyId, Port, ServiceProtocol, VrfId};
 
 /// A pod's `namespace/name`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,4 +47,34 @@ pub struct PodBinding {
     pub addresses: Vec<IpAddr>,
     /// Why it cannot be attached, where it cannot: the message goes to whoever asks.
     pub refusal: Option<String>,
+    /// The policies that select it. One that the node does not hold denies everything.
+    pub policies: Vec<PolicyId>,
+    /// Those of its named ports that these policies speak of.
+    pub ports: Vec<NamedPort>,
+}
+
+/// A port that a pod has given a name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamedPort {
+    /// The name, which is looked up per protocol.
+    pub name: String,
+    /// The protocol.
+    pub protocol: ServiceProtocol,
+    /// The number.
+    pub port: Port,
+}
+
+impl PodBinding {
+    /// A pod of this network that may have any address, and that no policy selects.
+    pub fn new(pod: PodName, uid: &str, vrf: VrfId) -> Self {
+        Self {
+            pod,
+            uid: uid.to_owned(),
+            vrf,
+            addresses: Vec::new(),
+            refusal: None,
+            policies: Vec::new(),
+            ports: Vec::new(),
+        }
+    }
 }

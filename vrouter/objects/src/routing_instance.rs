@@ -19,6 +19,27 @@ pub struct RoutingInstance {
     pub kind: NetworkKind,
     /// The network's subnets, at most one gateway each.
     pub subnets: Vec<Subnet>,
+    /// Whose addresses its interfaces have: its own, or those of the network that it shares its subnets with. Within one
+    /// address space, an address is one pod's.
+    pub address_space: VrfId,
+    /// The networks in which its interfaces are known by their addresses, itself aside: answers find back from there.
+    /// Into any other network, packets go in the node's name.
+    pub known_in: Vec<VrfId>,
+}
+
+impl RoutingInstance {
+    /// An overlay network with addresses of its own that is known nowhere else.
+    pub fn new(id: VrfId, name: &str, vni: Vni, subnets: Vec<Subnet>) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            vni,
+            kind: NetworkKind::Overlay,
+            subnets,
+            address_space: id,
+            known_in: Vec::new(),
+        }
+    }
 }
 
 /// What is in a network.

@@ -99,6 +99,8 @@ impl Index {
                 let sets = kube::read_endpoints(&reference.namespace, object, &mut findings);
                 self.put_endpoints(&name, Some(sets));
             }
+            KubeObject::NetworkPolicy(_) | KubeObject::ClusterNetworkPolicy(_) => {}
+            KubeObject::VirtualNetwork(_) | KubeObject::Subnet(_) | KubeObject::VirtualNetworkRouter(_) => {}
         }
         self.sources.insert(reference, Source { origin, findings: findings.into_vec() });
     }
@@ -115,6 +117,8 @@ impl Index {
             Kind::Service => self.put_service(&name, None),
             Kind::EndpointSlice => self.put_slice(&name, None),
             Kind::Endpoints => self.put_endpoints(&name, None),
+            Kind::NetworkPolicy | Kind::ClusterNetworkPolicy => {}
+            Kind::VirtualNetwork | Kind::Subnet | Kind::VirtualNetworkRouter => {}
         }
         self.sources.remove(reference);
     }

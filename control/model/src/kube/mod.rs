@@ -2,22 +2,28 @@
 //!
 //! A record that equals the one before means that nothing changed: heartbeats and other noise end here.
 
+mod cluster_network_policy;
+mod custom;
 mod endpoints;
 mod field;
 mod namespace;
 mod node;
 mod pod;
 mod service;
+mod virtual_network;
 
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{Endpoints, Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::NamespacedName;
 use crate::problem::Finding;
 
+pub use cluster_network_policy::ClusterNetworkPolicySpec;
+pub use custom::Custom;
 pub use endpoints::{Condition, EndpointSet, Hints, SliceRecord, read_endpoints};
 pub use namespace::NamespaceRecord;
 pub use node::{BACKEND_DATA, NodeKind, NodeRecord};
@@ -26,6 +32,7 @@ pub use service::{
     AddressRequest, Distribution, FamilyPolicy, Frontend, HealthCheck, NodePorts, Policies, PoolWish,
     PortWish, ServicePort, ServiceRecord, ServiceType, TargetPort,
 };
+pub use virtual_network::{SubnetSpec, VirtualNetworkRouterSpec, VirtualNetworkSpec};
 
 /// One Kubernetes object of a kind the model mirrors.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +49,16 @@ pub enum KubeObject {
     EndpointSlice(Box<EndpointSlice>),
     /// Members, in the older form.
     Endpoints(Box<Endpoints>),
+    /// Who may talk to a namespace's pods, and whom they may talk to.
+    NetworkPolicy(Box<NetworkPolicy>),
+    /// The same, said by the administrator for pods of any namespace.
+    ClusterNetworkPolicy(Box<Custom<ClusterNetworkPolicySpec>>),
+    /// A tenant network.
+    VirtualNetwork(Box<Custom<VirtualNetworkSpec>>),
+    /// A prefix of tenant networks.
+    Subnet(Box<Custom<SubnetSpec>>),
+    /// Ways between tenant networks.
+    VirtualNetworkRouter(Box<Custom<VirtualNetworkRouterSpec>>),
 }
 
 /// The kinds of [`KubeObject`].
@@ -59,6 +76,16 @@ pub enum Kind {
     EndpointSlice,
     /// v1 Endpoints.
     Endpoints,
+    /// networking.k8s.io/v1 NetworkPolicy.
+    NetworkPolicy,
+    /// policy.networking.k8s.io/v1alpha2 ClusterNetworkPolicy.
+    ClusterNetworkPolicy,
+    /// core.contrail.juniper.net/v1alpha1 VirtualNetwork.
+    VirtualNetwork,
+    /// core.contrail.juniper.net/v1alpha1 Subnet.
+    Subnet,
+    /// core.contrail.juniper.net/v1alpha1 VirtualNetworkRouter.
+    VirtualNetworkRouter,
 }
 
 /// What names a Kubernetes object.
@@ -74,20 +101,36 @@ pub struct ObjectRef {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 6] =
-        [Self::Namespace, Self::Node, Self::Pod, Self::Service, Self::EndpointSlice, Self::Endpoints];
+    pub const ALL: [Self; 11] = [
+        Self::Namespace,
+        Self::Node,
+        Self::Pod,
+        Self::Service,
+        Self::EndpointSlice,
+        Self::Endpoints,
+        Self::NetworkPolicy,
+        Self::ClusterNetworkPolicy,
+        Self::VirtualNetwork,
+        Self::Subnet,
+        Self::VirtualNetworkRouter,
+    ];
 
     /// The API version that they are read in.
     pub const fn api_version(self) -> &'static str {
         match self {
             Self::EndpointSlice => "discovery.k8s.io/v1",
-            _ => "v1",
+            Self::NetworkPolicy => "networking.k8s.io/v1",
+            Self::ClusterNetworkPolicy => "policy.networking.k8s.io/v1alpha2",
+            Self::VirtualNetwork | Self::Subnet | Self::VirtualNetworkRouter => {
+                "core.contrail.juniper.net/v1alpha1"
+            }
+            Self::Namespace | Self::Node | Self::Pod | Self::Service | Self::Endpoints => "v1",
         }
     }
 
     /// Whether objects of this kind live in a namespace.
     pub const fn is_namespaced(self) -> bool {
-        !matches!(self, Self::Namespace | Self::Node)
+        !matches!(self, Self::Namespace | Self::Node | Self::ClusterNetworkPolicy)
     }
 }
 
@@ -101,6 +144,11 @@ impl KubeObject {
             Self::Service(_) => Kind::Service,
             Self::EndpointSlice(_) => Kind::EndpointSlice,
             Self::Endpoints(_) => Kind::Endpoints,
+            Self::NetworkPolicy(_) => Kind::NetworkPolicy,
+            Self::ClusterNetworkPolicy(_) => Kind::ClusterNetworkPolicy,
+            Self::VirtualNetwork(_) => Kind::VirtualNetwork,
+            Self::Subnet(_) => Kind::Subnet,
+            Self::VirtualNetworkRouter(_) => Kind::VirtualNetworkRouter,
         }
     }
 
@@ -113,6 +161,11 @@ impl KubeObject {
             Self::Service(object) => &object.metadata,
             Self::EndpointSlice(object) => &object.metadata,
             Self::Endpoints(object) => &object.metadata,
+            Self::NetworkPolicy(object) => &object.metadata,
+            Self::ClusterNetworkPolicy(object) => &object.metadata,
+            Self::VirtualNetwork(object) => &object.metadata,
+            Self::Subnet(object) => &object.metadata,
+            Self::VirtualNetworkRouter(object) => &object.metadata,
         }
     }
 

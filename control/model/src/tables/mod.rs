@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use vrouter_objects::{NextHop, Object, ObjectKey, Route, RouteKey, VrfId};
+use vrouter_objects::{NextHop, Object, ObjectKey, PeerSetId, PolicyId, Route, RouteKey, VrfId};
 
 use crate::NamespacedName;
 use crate::config::ModelConfig;
@@ -31,6 +31,10 @@ pub enum Layer {
     Fabric,
     /// One network: nodes with an interface in it hold it, and those with an interface in a network that reaches it.
     Network(VrfId),
+    /// One policy: nodes with a pod that it selects hold it.
+    Policy(PolicyId),
+    /// One peer set with its addresses: nodes with a policy that refers to it hold it.
+    PeerSet(PeerSetId),
     /// What one node alone holds. It hides what the other layers say under the same key.
     Node(String),
 }

@@ -39,6 +39,8 @@ fn routing_instance(network: &VirtualNetwork) -> RoutingInstance {
         vni: network.vni,
         kind: network.role.kind(),
         subnets: network.prefixes.iter().filter_map(subnet).collect(),
+        address_space: network.vrf,
+        known_in: Vec::new(),
     }
 }
 

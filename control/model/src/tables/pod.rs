@@ -39,13 +39,8 @@ pub fn binding(config: &ModelConfig, index: &Index, name: &NamespacedName, pod: 
         Ok(addresses) => (addresses.to_vec(), None),
         Err(refusal) => (Vec::new(), Some(format!("pod {name}: {refusal}"))),
     };
-    let binding = PodBinding {
-        pod: PodName::from(name),
-        uid: pod.uid.clone(),
-        vrf: config.pods.vrf,
-        addresses,
-        refusal,
-    };
+    let binding =
+        PodBinding { addresses, refusal, ..PodBinding::new(PodName::from(name), &pod.uid, config.pods.vrf) };
     vec![(Layer::Node(node.clone()), Object::PodBinding(binding))]
 }
 

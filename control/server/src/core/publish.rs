@@ -59,6 +59,7 @@ impl Core {
                 }
             }
             Layer::Fabric => self.nodes.values_mut().for_each(|node| node.sync.changed(key)),
+            Layer::Policy(_) | Layer::PeerSet(_) => {}
             Layer::Network(vrf) => {
                 for (name, node) in &mut self.nodes {
                     if self.model.interest(name).contains(vrf) {

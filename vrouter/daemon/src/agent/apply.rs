@@ -118,6 +118,9 @@ impl State {
             Change::Put(Object::PodBinding(binding)) => {
                 self.bindings.insert(binding.pod.clone(), binding.clone());
             }
+            // These are the tables' alone.
+            Change::Put(Object::Policy(_) | Object::PeerSet(_) | Object::PeerAddress(_))
+            | Change::Remove(ObjectKey::Policy(_) | ObjectKey::PeerSet(_) | ObjectKey::PeerAddress(_)) => {}
             Change::Remove(ObjectKey::VirtualRouter(router)) => {
                 self.own_router.take_if(|own| own.id == *router);
                 self.routers.remove(router);

@@ -174,6 +174,8 @@ fn objects() -> Vec<v1::Object> {
             vni: 1,
             subnets: subnets.to_vec(),
             kind: v1::NetworkKind::Overlay.into(),
+            address_space: 1,
+            known_in: vec![3],
         }),
         Kind::RoutingInstance(v1::RoutingInstance {
             id: 3,
@@ -181,6 +183,8 @@ fn objects() -> Vec<v1::Object> {
             vni: 3,
             subnets: Vec::new(),
             kind: v1::NetworkKind::Fabric.into(),
+            address_space: 3,
+            known_in: Vec::new(),
         }),
         leak(3, ("10.244.0.0", 16), 1),
         leak(3, ("fd00:10:244::", 48), 1),

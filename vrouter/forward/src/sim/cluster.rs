@@ -335,12 +335,11 @@ fn base_objects(nodes: usize, own: usize) -> Vec<Object> {
     };
     let instance = |number, name: &str, kind, subnets| {
         let vni = Vni::new(number).expect("tests use small VNIs");
+        let known_in = if number == POD_VRF { vec![vrf(FABRIC_VRF)] } else { Vec::new() };
         Object::RoutingInstance(RoutingInstance {
-            id: vrf(number),
-            name: name.to_owned(),
-            vni,
             kind,
-            subnets,
+            known_in,
+            ..RoutingInstance::new(vrf(number), name, vni, subnets)
         })
     };
     let route = |number, prefix: &str, next_hop| {

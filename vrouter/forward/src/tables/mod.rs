@@ -270,6 +270,7 @@ impl Tables {
             Object::RoutingInstance(instance) => self.working.put_vrf(instance),
             Object::FloatingIp(fip) => self.put_fip(fip),
             // The agent itself deals with these.
+            Object::Policy(_) | Object::PeerSet(_) | Object::PeerAddress(_) => {}
             Object::Route(_) | Object::AddressLease(_) | Object::PodBinding(_) => {}
         }
         self.objects.insert(key.clone(), object);
@@ -309,6 +310,7 @@ impl Tables {
             }
             // Its routes and floating IPs stay.
             ObjectKey::RoutingInstance(vrf) => self.working.release_vni(vrf),
+            ObjectKey::Policy(_) | ObjectKey::PeerSet(_) | ObjectKey::PeerAddress(_) => {}
             ObjectKey::Route(_) | ObjectKey::AddressLease(_) | ObjectKey::PodBinding(_) => {}
         }
     }

@@ -1,8 +1,8 @@
 use std::net::IpAddr;
 
 use vrouter_objects::{
-    FloatingIp, FloatingIpId, IpProtocol, Listener, ListenerId, MacAddress, Member, MemberId, NetworkKind,
-    Port, RouterId, ServiceProtocol, Subnet, TrafficPolicy, VmiKind, Vni,
+    FloatingIp, FloatingIpId, IpProtocol, Listener, ListenerId, MacAddress, Member, MemberId, Port, RouterId,
+    ServiceProtocol, Subnet, TrafficPolicy, VmiKind, Vni,
 };
 
 use super::*;
@@ -13,14 +13,7 @@ fn vrf(number: u32) -> VrfId {
 
 fn network(number: u32, vni: u32) -> Object {
     let subnet = Subnet { prefix: "10.1.0.0/16".parse().unwrap(), gateway: "10.1.0.1".parse().unwrap() };
-    let vni = Vni::new(vni).unwrap();
-    Object::RoutingInstance(RoutingInstance {
-        id: vrf(number),
-        name: "n".to_owned(),
-        vni,
-        kind: NetworkKind::Overlay,
-        subnets: vec![subnet],
-    })
+    Object::RoutingInstance(RoutingInstance::new(vrf(number), "n", Vni::new(vni).unwrap(), vec![subnet]))
 }
 
 fn router(number: u32, address: &str) -> Object {

@@ -19,6 +19,7 @@ impl Tables {
             }
             Object::FloatingIp(fip) => self.validate_fip(fip),
             Object::AddressLease(lease) => self.require_vrf(lease.vrf),
+            Object::Policy(_) | Object::PeerSet(_) | Object::PeerAddress(_) => Ok(()),
             Object::PodBinding(binding) => self.require_vrf(binding.vrf),
         }
     }

@@ -20,8 +20,8 @@ use vrouter_io::{
     boot_time, within,
 };
 use vrouter_objects::{
-    DropReason, IpNet, MacAddress, NetworkKind, NextHop, Object, Route, RouteKey, RouterId, RoutingInstance,
-    Subnet, VirtualRouter, Vmi, VmiId, VmiKind, Vni, VrfId,
+    DropReason, IpNet, MacAddress, NextHop, Object, Route, RouteKey, RouterId, RoutingInstance, Subnet,
+    VirtualRouter, Vmi, VmiId, VmiKind, Vni, VrfId,
 };
 
 pub const WORKERS: usize = 2;
@@ -116,13 +116,8 @@ pub fn cluster(vteps: &[&str]) -> Vec<Object> {
         let (prefix, gateway) = subnet.split_once(' ').unwrap();
         Subnet { prefix: prefix.parse().unwrap(), gateway: gateway.parse().unwrap() }
     });
-    let network = RoutingInstance {
-        id: vrf,
-        name: "default/default-podnetwork".to_owned(),
-        vni: Vni::new(1).unwrap(),
-        kind: NetworkKind::Overlay,
-        subnets: subnets.to_vec(),
-    };
+    let network =
+        RoutingInstance::new(vrf, "default/default-podnetwork", Vni::new(1).unwrap(), subnets.to_vec());
     let mut objects = vec![Object::RoutingInstance(network)];
     for (number, address) in (1..).zip(vteps) {
         let id = RouterId::new(number).unwrap();

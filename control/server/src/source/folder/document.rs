@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Endpoints, Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde::de::DeserializeOwned;
 use serde_yaml_ng::{Mapping, Value};
 use vrouter_control_model::{Kind, KubeObject, ObjectRef};
@@ -104,6 +105,17 @@ fn mirrored(kind: Kind, name: String, object: Mapping) -> Item {
             typed::<EndpointSlice>(object).map(|object| KubeObject::EndpointSlice(Box::new(object)))
         }
         Kind::Endpoints => typed::<Endpoints>(object).map(|object| KubeObject::Endpoints(Box::new(object))),
+        Kind::NetworkPolicy => {
+            typed::<NetworkPolicy>(object).map(|object| KubeObject::NetworkPolicy(Box::new(object)))
+        }
+        Kind::ClusterNetworkPolicy => {
+            typed(object).map(|object| KubeObject::ClusterNetworkPolicy(Box::new(object)))
+        }
+        Kind::VirtualNetwork => typed(object).map(|object| KubeObject::VirtualNetwork(Box::new(object))),
+        Kind::Subnet => typed(object).map(|object| KubeObject::Subnet(Box::new(object))),
+        Kind::VirtualNetworkRouter => {
+            typed(object).map(|object| KubeObject::VirtualNetworkRouter(Box::new(object)))
+        }
     };
     let read = read.and_then(|object| match wrong_name(&object.reference()) {
         Some((field, message)) => Err((field.to_owned(), message)),

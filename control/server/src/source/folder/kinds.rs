@@ -47,7 +47,7 @@ pub fn classify(group: &str, kind: &str) -> Class {
             | "PodTemplate"
             | "Binding",
         )
-        | ("networking.k8s.io" | "extensions", "Ingress" | "NetworkPolicy")
+        | ("networking.k8s.io" | "extensions", "Ingress")
         | ("networking.k8s.io", "IngressClass" | "ServiceCIDR" | "IPAddress")
         | ("policy" | "extensions", "PodDisruptionBudget" | "PodSecurityPolicy")
         | (

@@ -27,11 +27,8 @@ fn objects() -> Vec<Object> {
     objects.extend([
         lease(1, "10.244.0.0/24"),
         Object::RoutingInstance(RoutingInstance {
-            id: fabric(),
-            name: "default/ip-fabric".to_owned(),
-            vni: Vni::new(3).unwrap(),
             kind: NetworkKind::Fabric,
-            subnets: Vec::new(),
+            ..RoutingInstance::new(fabric(), "default/ip-fabric", Vni::new(3).unwrap(), Vec::new())
         }),
         leak(prefix("10.244.0.0/16"), NextHop::VrfTranslate(vrf())),
         leak(prefix("fd00:10:244::/48"), NextHop::VrfTranslate(vrf())),
