@@ -19,6 +19,12 @@ mod rewrite;
 pub mod sim;
 pub mod tables;
 
+/// What network policy says of a connection, for people to read.
+pub mod policy {
+    pub use crate::pipeline::{Lead, Opinion, Opinions, Question};
+    pub use crate::tables::{DirectionUse, PolicyUse};
+}
+
 pub use address::{Address, Family};
 pub use counters::{Counter, PacketCounters, PortCounters, WorkerCounters};
 pub use observer::{Event, NoObserver, Observer};

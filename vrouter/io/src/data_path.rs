@@ -8,13 +8,12 @@ use crossbeam::queue::ArrayQueue;
 use vrouter_forward::frame::{MAX_PORTS, PortId};
 use vrouter_forward::{DroppedPacket, Shared, Snapshot, Worker};
 
+pub use vrouter_objects::VXLAN_PORT;
+
 use crate::IoError;
 use crate::tap::Tap;
 use crate::vxlan::{DeviceSockets, SocketTunnel, Tunnel, TunnelEnd};
 use crate::worker::{Answer, Command, Common, Cores, WorkerThread};
-
-/// The port of VXLAN (RFC 7348 section 8).
-pub const VXLAN_PORT: u16 = 4789;
 
 /// How many dropped packets are kept for people to look at.
 const DROPS_KEPT: usize = 1024;

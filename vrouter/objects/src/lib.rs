@@ -32,7 +32,7 @@ pub use ids::{
 };
 pub use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 pub use mac::MacAddress;
-pub use node::{AddressLease, RouterKind, VirtualRouter};
+pub use node::{AddressLease, RouterKind, VXLAN_PORT, VirtualRouter};
 pub use object::{Object, ObjectKey, ObjectKind};
 pub use pod::{NamedPort, PodBinding, PodName};
 pub use policy::{

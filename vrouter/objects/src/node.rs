@@ -6,6 +6,9 @@ use ipnet::IpNet;
 
 use crate::{LeaseId, MacAddress, RouterId, VrfId};
 
+/// The UDP port that nodes take tunnels' packets at (RFC 7348 section 5).
+pub const VXLAN_PORT: u16 = 4789;
+
 /// A node as others see it: the end of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VirtualRouter {

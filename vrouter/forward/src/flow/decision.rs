@@ -1,6 +1,6 @@
 //! What stands in the words of a slot that are more than a number.
 
-use vrouter_objects::{RouterId, VmiId};
+use vrouter_objects::{NextHop, RouterId, VmiId};
 
 use super::tcp::Seen;
 use crate::frame::PortId;
@@ -120,6 +120,17 @@ impl PackedNextHop {
             _ => Ok(Self::Unreachable),
         };
         decided.unwrap_or(Self::Unreachable)
+    }
+}
+
+impl From<PackedNextHop> for NextHop {
+    fn from(packed: PackedNextHop) -> Self {
+        match packed {
+            PackedNextHop::Unreachable => Self::Discard,
+            PackedNextHop::Interface(vmi) => Self::Interface(vmi),
+            PackedNextHop::Tunnel(router) => Self::Tunnel(router),
+            PackedNextHop::Receive => Self::Receive,
+        }
     }
 }
 

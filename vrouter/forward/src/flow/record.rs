@@ -2,7 +2,7 @@
 
 use vrouter_objects::{FloatingIpId, MemberId, NextHop, VmiId, VrfId};
 
-use super::decision::{Actions, Direction, FlowIndex, Life, PackedNextHop};
+use super::decision::{Actions, Direction, FlowIndex, Life};
 use super::key::FlowKey;
 use super::table::{FlowTable, tenths};
 use super::tcp::ConnectionState;
@@ -98,12 +98,7 @@ pub(super) fn record(table: &FlowTable, index: FlowIndex, now: Time) -> Option<F
             key.destination_port
         },
         egress_vrf: slot.egress_vrf(),
-        next_hop: match slot.next_hop() {
-            PackedNextHop::Unreachable => NextHop::Discard,
-            PackedNextHop::Interface(vmi) => NextHop::Interface(vmi),
-            PackedNextHop::Tunnel(router) => NextHop::Tunnel(router),
-            PackedNextHop::Receive => NextHop::Receive,
-        },
+        next_hop: slot.next_hop().into(),
         state: FlowState { connection, idle, timeout },
         packets: slot.packets(),
         bytes: slot.bytes(),

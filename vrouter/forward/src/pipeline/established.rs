@@ -1,19 +1,23 @@
 //! The fifth stage: finding a packet's flow, and whether what the flow was decided by still holds.
 
-use vrouter_objects::{DropReason, IpProtocol, NextHop};
+use vrouter_objects::{DropReason, IpProtocol, NextHop, VmiId, VrfId};
 
 use super::classify::{Arrival, Arrived, flow_key, stage};
 use super::fragments::Reassociated;
 use super::local::Service;
 use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
 use super::plan::{by_fabric, client, way_to};
+use super::policy::{self, Connection};
 use super::{Context, Outcome, Worker, answer, error, local, neighbour, spare_frame};
 use crate::address::Address;
-use crate::flow::{Actions, ConnectionState, Direction, FlowIndex, FlowKey, PackedNextHop, Seen, Slot};
+use crate::flow::{
+    Actions, ConnectionState, Direction, FlowIndex, FlowKey, FlowTable, PackedNextHop, Seen, Slot,
+};
 use crate::frame::Frame;
 use crate::observer::Observer;
 use crate::parse::{Fragment, IcmpKind, Packet, TcpFlags, Transport};
-use crate::tables::{PoolState, Vrf};
+use crate::rewrite::Endpoint;
+use crate::tables::{Epoch, PoolState, Snapshot, Vrf};
 
 /// Whether a flow may go on as it was decided.
 enum Verdict {
@@ -25,6 +29,8 @@ enum Verdict {
     MemberGone,
     /// Its decision is void, and only the other side can decide anew.
     Void,
+    /// Policy does not let it go on.
+    Denied(DropReason),
 }
 
 /// The control bits of a TCP packet.
@@ -170,6 +176,10 @@ impl Worker {
                     self.forget(index);
                     return Outcome::Drop(DropReason::NoFlow);
                 }
+                Verdict::Denied(reason) => {
+                    self.forget(index);
+                    return Outcome::Drop(reason);
+                }
             }
         }
         if !decision.seen.includes(Seen::settled_for(flags)) {
@@ -247,11 +257,36 @@ impl Worker {
         if is_initiator && next_hop == PackedNextHop::Receive && !self.is_answerable(context, slot, key) {
             return Verdict::Anew;
         }
+        if let Err(reason) = self.readmit(context, initiator, slot, next_hop) {
+            return Verdict::Denied(reason);
+        }
         if next_hop != slot.next_hop() {
             slot.set_next_hop(next_hop);
         }
         slot.set_epoch(context.snapshot.epoch().0);
         Verdict::Valid
+    }
+
+    /// Whether policy lets a connection go on, one direction of which goes this way from now on.
+    fn readmit(
+        &self,
+        context: Context<'_>,
+        initiator: &Slot,
+        slot: &Slot,
+        next_hop: PackedNextHop,
+    ) -> Result<(), DropReason> {
+        let snapshot = context.snapshot;
+        let has_moved = next_hop != slot.next_hop();
+        let since = if has_moved { Epoch::default() } else { Epoch(slot.decision().epoch) };
+        if !snapshot.has_policy_changed(since) {
+            return Ok(());
+        }
+        let Some(connection) = living(&self.shared.flows, snapshot, initiator) else { return Ok(()) };
+        let connection = match slot.direction() {
+            Direction::Initiator => Connection { way_there: next_hop, ..connection },
+            Direction::Responder => connection,
+        };
+        policy::readmit(snapshot, &connection, since)
     }
 
     /// Whether answers still find back to a flow whose packets go to the node's stack: they bear an address of the node,
@@ -277,11 +312,41 @@ impl Worker {
         match route_to(context.snapshot, vrf, destination) {
             Located::Hop { next_hop, .. } => {
                 let next_hop = packed_next_hop(next_hop, |parts| still_or_other(parts, slot));
-                Hop::To(by_fabric(context.snapshot, key.origin, destination, next_hop))
+                Hop::To(by_fabric(context.snapshot, key, (vrf, destination), next_hop))
             }
             Located::Reject => Hop::Nobody,
             Located::Service(_) | Located::Nowhere(_) => Hop::To(PackedNextHop::Unreachable),
         }
+    }
+}
+
+/// A flow's connection, as policy sees it now; `None`: it has just gone.
+pub(super) fn living(flows: &FlowTable, snapshot: &Snapshot, slot: &Slot) -> Option<Connection> {
+    let other = flows.slot(slot.reverse());
+    let (initiator, responder) = match slot.direction() {
+        Direction::Initiator => (slot, other),
+        Direction::Responder => (other, slot),
+    };
+    let (key, answers, egress_vrf) = (initiator.key()?, responder.key()?, initiator.egress_vrf()?);
+    Some(Connection {
+        key,
+        source: answers.destination,
+        destination: Endpoint { address: answers.source, port: answers.source_port },
+        egress_vrf,
+        way_there: whose_now(snapshot, initiator.next_hop(), egress_vrf, answers.source),
+        way_back: whose_now(snapshot, responder.next_hop(), key.vrf, key.source),
+    })
+}
+
+/// A next hop to an interface is to whoever has the address now: another pod may have got it since.
+fn whose_now(snapshot: &Snapshot, hop: PackedNextHop, vrf: VrfId, address: Address) -> PackedNextHop {
+    match (hop, route_to(snapshot, vrf, address)) {
+        (PackedNextHop::Interface(vmi), Located::Hop { next_hop: NextHop::Interface(now), .. })
+            if vmi != VmiId::HOST =>
+        {
+            PackedNextHop::Interface(*now)
+        }
+        (hop, _) => hop,
     }
 }
 

@@ -8,6 +8,7 @@ mod drops;
 mod egress;
 mod error;
 mod established;
+mod explain;
 mod fast_path;
 mod fragments;
 mod leads;
@@ -16,12 +17,14 @@ mod local;
 mod locate;
 mod neighbour;
 mod plan;
+mod policy;
 mod resolve;
 mod worker;
 
 use std::sync::Arc;
 
 pub use drops::DroppedPacket;
+pub use explain::{Lead, Opinion, Opinions, Question};
 pub use worker::Worker;
 
 use vrouter_objects::DropReason;

@@ -2,14 +2,18 @@
 
 use std::ops::RangeInclusive;
 
-use vrouter_objects::{DropReason, NextHop, RouterId, RouterKind, TrafficPolicy, VmiId, VrfId};
+use vrouter_objects::{
+    DropReason, IpProtocol, NextHop, RouterId, RouterKind, TrafficPolicy, VXLAN_PORT, VmiId, VrfId,
+};
 
 use super::classify::{Arrival, Arrived, Entrance};
 use super::established::tcp_flags;
 use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
+use super::policy::{self, Connection};
 use super::{Context, Worker};
 use crate::address::{Address, Family};
 use crate::flow::{FlowKey, Origin, PackedNextHop};
+use crate::parse::Packet;
 use crate::rewrite::Endpoint;
 use crate::tables::{Client, FipEntry, Frontend, MemberEntry, Snapshot};
 
@@ -63,6 +67,14 @@ impl Source<'_> {
         }
     }
 
+    /// The address that packets from this sender leave with.
+    pub(super) fn address(&self, sender: Address) -> Address {
+        match self {
+            Self::Sender => sender,
+            Self::Router(address) | Self::Node(address, _) => **address,
+        }
+    }
+
     /// Another one, where that is taken.
     pub(super) fn other(&self, sender: Endpoint, random: u64) -> Endpoint {
         let (address, ports) = match self {
@@ -79,7 +91,7 @@ impl Worker {
     /// Decides what becomes of the flow that a packet begins.
     #[inline]
     pub(super) fn plan<'a>(&self, context: Context<'a>, arrived: &Arrived) -> Result<Plan<'a>, Refused> {
-        let Arrived { arrival, key, table_key, .. } = arrived;
+        let Arrived { packet, arrival, key, table_key } = arrived;
         let snapshot = context.snapshot;
         let way_back = way_back(snapshot, arrival, key).ok_or(Refused::Silent(DropReason::SpoofedAddress))?;
         let (vrf, next_hop, service) = match locate(snapshot, key) {
@@ -94,15 +106,31 @@ impl Worker {
             Located::Nowhere(DropReason::NoRoute) => return Err(Refused::NoRoute),
             Located::Nowhere(reason) => return Err(Refused::Silent(reason)),
         };
-        let destination = service.map_or(key.destination, |(_, member)| member.address);
+        let destination = service
+            .map_or(Endpoint { address: key.destination, port: key.destination_port }, |(_, member)| {
+                Endpoint { address: member.address, port: member.port }
+            });
         let next_hop = packed_next_hop(next_hop, |parts| choose_part(parts, table_key.hash));
-        let next_hop = by_fabric(snapshot, key.origin, destination, next_hop);
-        let is_own_member = service.is_some_and(|(_, member)| member.address == key.source);
+        let next_hop = by_fabric(snapshot, key, (vrf, destination.address), next_hop);
+        let is_own_member = service.is_some_and(|(_, member)| is_own_member(key, member.address));
         let hairpin = if is_own_member { hairpin(snapshot, vrf, key.source) } else { None };
         let source = match hairpin {
             Some(source) => source,
-            None => source(snapshot, arrival, destination, next_hop, service.is_some())?,
+            None => source(snapshot, arrival, (vrf, destination.address), next_hop, service.is_some())?,
         };
+        check_tunnel_port(key.protocol, destination.port, &source)?;
+        let connection = Connection {
+            key: *key,
+            source: source.address(key.source),
+            destination,
+            egress_vrf: vrf,
+            way_there: next_hop,
+            way_back,
+        };
+        policy::admit(snapshot, &connection).map_err(Refused::Silent)?;
+        if service.is_none() && is_under_way(packet) && policy::isolates(snapshot, &connection) {
+            return Err(Refused::Tell(DropReason::NoFlow));
+        }
         Ok(Plan { source, service, egress_vrf: vrf, next_hop, way_back })
     }
 
@@ -118,7 +146,7 @@ impl Worker {
         if !frontend.admits(key.source) {
             return Err(Refused::Silent(DropReason::SourceRange));
         }
-        if tcp_flags(packet).is_some_and(|flags| !flags.is_opening()) {
+        if is_under_way(packet) {
             return Err(Refused::Tell(DropReason::NoFlow));
         }
         let policy = frontend.policy_for(client(context.snapshot, key));
@@ -137,6 +165,15 @@ impl Worker {
 }
 
 impl Refused {
+    /// Why.
+    pub(super) fn reason(self) -> DropReason {
+        match self {
+            Self::Tell(reason) | Self::Silent(reason) => reason,
+            Self::NoRoute => DropReason::NoRoute,
+            Self::Returned => DropReason::InterfaceDown,
+        }
+    }
+
     /// Silent where policy alone keeps the flow from its members, as kube-proxy is.
     #[cold]
     fn without_members(policy: TrafficPolicy, frontend: &Frontend) -> Self {
@@ -146,6 +183,21 @@ impl Refused {
             Self::Tell(DropReason::NoMembers)
         }
     }
+}
+
+/// Whether a packet belongs to a TCP connection that has begun.
+#[inline]
+fn is_under_way(packet: &Packet) -> bool {
+    tcp_flags(packet).is_some_and(|flags| !flags.is_opening())
+}
+
+/// Nothing that a node says in its own name may pass for a tunnel's packet: others believe what it says there.
+fn check_tunnel_port(protocol: IpProtocol, port: u16, source: &Source<'_>) -> Result<(), Refused> {
+    let is_to_tunnel = protocol == IpProtocol::UDP && port == VXLAN_PORT;
+    if is_to_tunnel && matches!(source, Source::Node(..)) {
+        return Err(Refused::Silent(DropReason::TunnelPort));
+    }
+    Ok(())
 }
 
 /// Where the sender of a flow's packets is.
@@ -164,9 +216,17 @@ fn is_between_nodes(snapshot: &Snapshot, arrival: &Arrival, key: &FlowKey) -> bo
     arrival.entrance == Entrance::Host && snapshot.node_address(key.destination).is_some()
 }
 
+/// Whether it is a pod that is to itself, by way of a service.
+pub(super) fn is_own_member(key: &FlowKey, member: Address) -> bool {
+    member == key.source
+}
+
 /// The way to a member. One that is nobody's address is as good as none.
 #[inline]
-fn hop_to_member<'a>(snapshot: &'a Snapshot, member: &MemberEntry) -> Result<(VrfId, &'a NextHop), Refused> {
+pub(super) fn hop_to_member<'a>(
+    snapshot: &'a Snapshot,
+    member: &MemberEntry,
+) -> Result<(VrfId, &'a NextHop), Refused> {
     match route_to(snapshot, member.vrf, member.address) {
         Located::Hop { vrf, next_hop } => Ok((vrf, next_hop)),
         Located::Service(_) | Located::Reject => Err(Refused::Tell(DropReason::NoMembers)),
@@ -174,22 +234,19 @@ fn hop_to_member<'a>(snapshot: &'a Snapshot, member: &MemberEntry) -> Result<(Vr
     }
 }
 
-/// What came from the node itself, or by it from outside, reaches other nodes as the node does: not through a tunnel.
+/// What comes from the node itself, or by it from outside, or goes in its name, reaches other nodes as the node does: not
+/// through a tunnel.
 #[inline]
 pub(super) fn by_fabric(
     snapshot: &Snapshot,
-    origin: Origin,
-    destination: Address,
+    key: &FlowKey,
+    (egress_vrf, destination): (VrfId, Address),
     next_hop: PackedNextHop,
 ) -> PackedNextHop {
-    match next_hop {
-        PackedNextHop::Tunnel(_)
-            if origin == Origin::Host && snapshot.node_address(destination).is_some() =>
-        {
-            PackedNextHop::Receive
-        }
-        next_hop => next_hop,
-    }
+    let PackedNextHop::Tunnel(_) = next_hop else { return next_hop };
+    let is_by_node = key.origin == Origin::Host || !snapshot.is_known_in(key.vrf, egress_vrf);
+    let is_to_node = || snapshot.fabric() == Some(egress_vrf) && snapshot.node_address(destination).is_some();
+    if is_by_node && is_to_node() { PackedNextHop::Receive } else { next_hop }
 }
 
 /// A pod that reaches itself through a service must see another's address, or its answer would never come
@@ -201,15 +258,20 @@ fn hairpin(snapshot: &Snapshot, vrf: VrfId, pod: Address) -> Option<Source<'_>> 
 
 /// In whose name a flow's packets go to this destination.
 #[inline]
-fn source<'a>(
+pub(super) fn source<'a>(
     snapshot: &'a Snapshot,
     arrival: &Arrival,
-    destination: Address,
+    (egress_vrf, destination): (VrfId, Address),
     next_hop: PackedNextHop,
     is_to_service: bool,
 ) -> Result<Source<'a>, Refused> {
     match (next_hop, arrival.entrance) {
-        (PackedNextHop::Receive, entrance) => to_host(snapshot, entrance, destination, is_to_service),
+        (PackedNextHop::Receive, entrance) => {
+            to_host(snapshot, arrival.vrf, entrance, destination, is_to_service)
+        }
+        (_, Entrance::Pod(_)) if !snapshot.is_known_in(arrival.vrf, egress_vrf) => {
+            as_stranger(snapshot, next_hop, destination.family())
+        }
         (PackedNextHop::Tunnel(router), Entrance::Host) if is_to_service => {
             let kernel = snapshot.router(router).is_some_and(|router| router.kind == RouterKind::Kernel);
             // A kernel would not send answers to strangers back to us.
@@ -220,9 +282,21 @@ fn source<'a>(
     }
 }
 
+/// In whose name a pod's packets go into a network that does not know its addresses.
+#[cold]
+fn as_stranger(snapshot: &Snapshot, next_hop: PackedNextHop, family: Family) -> Result<Source<'_>, Refused> {
+    let is_kernels = |id| snapshot.router(id).is_some_and(|router| router.kind == RouterKind::Kernel);
+    let block = match next_hop {
+        PackedNextHop::Tunnel(router) if is_kernels(router) => snapshot.block_source(family),
+        _ => None,
+    };
+    block.map_or_else(|| in_the_nodes_name(snapshot, family), |block| Ok(Source::Router(block)))
+}
+
 /// In whose name packets go to the node's own stack, and beyond it.
 fn to_host(
     snapshot: &Snapshot,
+    vrf: VrfId,
     entrance: Entrance,
     destination: Address,
     is_to_service: bool,
@@ -232,8 +306,8 @@ fn to_host(
     if destination.family() == Family::V6 && destination.is_link_local() {
         return Err(Refused::NoRoute);
     }
-    let in_the_nodes_name = match entrance {
-        Entrance::Pod(_) => !snapshot.knows_pods(destination),
+    let is_hidden = match entrance {
+        Entrance::Pod(_) => !snapshot.knows_pods(destination) || !snapshot.is_known_in_fabric(vrf),
         // Whoever answers must not answer past us.
         Entrance::Host if is_to_service => true,
         // A service that is gone must not leak.
@@ -243,11 +317,12 @@ fn to_host(
         // Answers that nobody here waits for any more.
         Entrance::Tunnel(_) => return Err(Refused::Silent(DropReason::NoFlow)),
     };
-    if !in_the_nodes_name {
-        return Ok(Source::Sender);
-    }
+    if is_hidden { in_the_nodes_name(snapshot, destination.family()) } else { Ok(Source::Sender) }
+}
+
+fn in_the_nodes_name(snapshot: &Snapshot, family: Family) -> Result<Source<'_>, Refused> {
     let host = snapshot.host().ok_or(Refused::Silent(DropReason::InterfaceDown))?;
-    let address = host.source(destination.family()).ok_or(Refused::NoRoute)?;
+    let address = host.source(family).ok_or(Refused::NoRoute)?;
     Ok(Source::Node(address, &host.source_ports))
 }
 

@@ -166,6 +166,11 @@ impl Cluster {
 
     /// Attaches another pod to a node, with these addresses.
     pub fn pod_at(&mut self, node: usize, v4: IpAddr, v6: IpAddr) -> PodHandle {
+        self.pod_in(vrf(POD_VRF), node, v4, v6)
+    }
+
+    /// Attaches another pod to a node, with these addresses of a network that the node holds.
+    pub fn pod_in(&mut self, network: VrfId, node: usize, v4: IpAddr, v6: IpAddr) -> PodHandle {
         self.pods += 1;
         let vmi = id(VmiId::new, self.pods + node as u32 * 10_000);
         let mac = MacAddress::local(0x50, vmi.get());
@@ -174,7 +179,7 @@ impl Cluster {
             id: vmi,
             name: format!("default/pod-{}", self.pods),
             kind: VmiKind::Pod,
-            vrf: vrf(POD_VRF),
+            vrf: network,
             mac,
             addresses: vec![v4, v6],
             mtu: 1450,

@@ -8,7 +8,8 @@ use vrouter_objects::{
 };
 
 use super::Epoch;
-use super::pool::{Hits, Pool};
+use super::hits::Hits;
+use super::pool::Pool;
 use crate::address::Address;
 
 /// A floating IP: its policies and its port mappings.

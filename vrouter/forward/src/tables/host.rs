@@ -23,6 +23,7 @@ pub struct HostNetwork {
 /// The same, as the data path reads it.
 #[derive(Debug)]
 pub(crate) struct HostEntry {
+    pub(crate) vrf: VrfId,
     pub(crate) source_ports: RangeInclusive<u16>,
     addresses: Box<[Address]>,
 }
@@ -49,6 +50,7 @@ impl HostNetwork {
 impl HostEntry {
     pub(super) fn new(host: &HostNetwork) -> Self {
         Self {
+            vrf: host.vrf,
             source_ports: host.source_ports.clone(),
             addresses: host.addresses.iter().map(|address| (*address).into()).collect(),
         }

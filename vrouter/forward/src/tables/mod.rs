@@ -3,9 +3,13 @@
 mod error;
 mod fip;
 mod frontends;
+mod hits;
 mod host;
 mod lpm;
 mod nodes;
+mod peers;
+mod policies;
+mod policy;
 mod pool;
 mod prefix;
 mod sharded;
@@ -18,18 +22,21 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use vrouter_objects::{
-    FloatingIp, MemberId, NextHop, Object, ObjectKey, Route, RouteKey, RouterId, RoutingInstance, Vantage,
-    VirtualRouter, Vmi, VmiId, VrfId,
+    FloatingIp, MemberId, NextHop, Object, ObjectKey, PolicyId, Route, RouteKey, RouterId, RoutingInstance,
+    Vantage, VirtualRouter, Vmi, VmiId, VrfId,
 };
 
 pub use error::TableError;
 pub(crate) use fip::{Client, FipEntry, Frontend};
 pub use host::HostNetwork;
+pub use policy::{DirectionUse, PolicyUse};
+pub(crate) use policy::{InterfacePolicy, PolicyEntry, Request, Ruling};
 pub(crate) use pool::{MemberEntry, PoolState};
 pub use snapshot::{Epoch, Snapshot};
 pub(crate) use snapshot::{PortEntry, RouterEntry, Vrf};
 
-use pool::Hits;
+use hits::Hits;
+use policies::PolicyChanges;
 
 use crate::frame::{MAX_PORTS, PortId};
 
@@ -66,6 +73,8 @@ pub struct Tables {
     vantage: Option<(RouterId, String)>,
     /// What members count new flows by.
     hits: HashMap<MemberId, Hits>,
+    policies: HashMap<PolicyId, Arc<PolicyEntry>>,
+    policy_changes: PolicyChanges,
     working: Snapshot,
     published: Published,
 }
@@ -83,6 +92,8 @@ impl Tables {
             host_routes: BTreeSet::new(),
             vantage: None,
             hits: HashMap::new(),
+            policies: HashMap::new(),
+            policy_changes: PolicyChanges::default(),
             working: Snapshot::empty(last),
             published: Published::default(),
         }
@@ -119,6 +130,7 @@ impl Tables {
             self.settle_routers();
         }
         others.into_iter().for_each(|object| refusals.extend(self.put(object)));
+        self.settle_policies();
         refusals
     }
 
@@ -148,7 +160,9 @@ impl Tables {
         }
         // What it had before, it need not have now.
         self.detach(vmi.id);
-        self.working.set_port(port, Some(Arc::new(PortEntry::new(&vmi, port))));
+        let policy = self.policy_of(&vmi);
+        self.working.set_port(port, Some(Arc::new(PortEntry::new(&vmi, port, policy))));
+        self.working.note_policy_change();
         for address in &vmi.addresses {
             let key = host_route(vmi.vrf, *address);
             self.local_routes.insert(key, vmi.id);
@@ -278,7 +292,7 @@ impl Tables {
             ObjectKey::Route(route) => self.settle_route(route),
             ObjectKey::RoutingInstance(vrf) if vrf_is_new => self.refill_vrf(vrf),
             ObjectKey::AddressLease(_) => self.settle_block_sources(),
-            _ => {}
+            key => self.note_policy_change(&key),
         }
         None
     }
@@ -339,7 +353,8 @@ impl Tables {
             Some(Object::Route(route)) => self.settle_route(route.key),
             Some(Object::AddressLease(_)) => self.settle_block_sources(),
             Some(Object::FloatingIp(fip)) => self.forget_hits(members(&fip)),
-            _ => {}
+            Some(_) => self.note_policy_change(key),
+            None => {}
         }
     }
 

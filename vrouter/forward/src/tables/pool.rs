@@ -1,16 +1,10 @@
 //! A listener's members, and which of them take new flows where this node is.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use vrouter_objects::{Member, MemberId, MemberState, TrafficPolicy, Vantage, VrfId};
 
+use super::hits::Hits;
 use super::shared_map::fold;
 use crate::address::Address;
-
-/// How many new flows a member got here. It outlives the tables it stands in.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Hits(Arc<AtomicU64>);
 
 /// One member.
 #[derive(Debug, Clone)]
@@ -46,18 +40,6 @@ pub(crate) struct Pool {
     has_usable: bool,
 }
 
-impl Hits {
-    /// Counts a new flow.
-    pub(crate) fn count(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How many there were.
-    pub(super) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 impl MemberEntry {
     /// Counts a new flow that it got.
     pub(crate) fn hit(&self) {
@@ -83,8 +65,9 @@ impl Pool {
         }
     }
 
+    /// Those that take new flows, in order of id.
     #[inline]
-    fn active(&self, policy: TrafficPolicy) -> &[MemberEntry] {
+    pub(crate) fn active(&self, policy: TrafficPolicy) -> &[MemberEntry] {
         match policy {
             TrafficPolicy::Cluster => &self.cluster,
             TrafficPolicy::Local => &self.local,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vrouter_objects::{RouterId, VmiId, Vni, VrfId};
+use vrouter_objects::{PeerSetId, RouterId, VmiId, Vni, VrfId};
 
 use crate::address::Address;
 
@@ -30,12 +30,22 @@ macro_rules! key_by_number {
     };
 }
 
-key_by_number!(RouterId, VmiId, Vni, VrfId);
+key_by_number!(PeerSetId, RouterId, VmiId, Vni, VrfId);
 
 impl Key for Address {
     #[inline]
     fn hash(self) -> u64 {
         fold(self.bits() as u64, (self.bits() >> 64) as u64)
+    }
+}
+
+/// An address of a peer set, in an address space.
+impl Key for (PeerSetId, VrfId, Address) {
+    #[inline]
+    fn hash(self) -> u64 {
+        let (set, space, address) = self;
+        let place = fold(set.get().into(), space.get().into());
+        fold(address.bits() as u64 ^ place, (address.bits() >> 64) as u64 ^ place.rotate_left(32))
     }
 }
 

@@ -9,9 +9,11 @@ use vrouter_objects::{
 
 use super::fip::{FipEntry, Frontend};
 use super::frontends::{self, Frontends, Place, VipEntry};
+use super::hits::Hits;
 use super::host::{HostEntry, HostNetwork, NodeAddress};
 use super::lpm::RouteTable;
-use super::pool::Hits;
+use super::peers::PeerTable;
+use super::policy::InterfacePolicy;
 use super::prefix::MaskedPrefix;
 use super::shared_map::SharedMap;
 use crate::address::{Address, Family};
@@ -41,6 +43,9 @@ pub struct Snapshot {
     node_addresses: SharedMap<Address, NodeAddress>,
     /// The first address of this node's own block, by family: of IPv4, then IPv6.
     block_sources: [Option<Address>; 2],
+    peers: PeerTable,
+    /// When anything last changed that network policy decides by.
+    policy_generation: Epoch,
 }
 
 /// A node.
@@ -62,12 +67,18 @@ pub(crate) struct PortEntry {
     pub(crate) mac: MacAddress,
     pub(crate) mtu: u16,
     pub(crate) addresses: Box<[Address]>,
+    /// What governs it; `None`: no policy does.
+    pub(crate) policy: Option<Arc<InterfacePolicy>>,
 }
 
 /// A virtual network's table.
 #[derive(Debug, Clone)]
 pub(crate) struct Vrf {
     pub(crate) vni: Vni,
+    /// The network whose addresses its interfaces have.
+    pub(crate) address_space: VrfId,
+    /// The other networks in which its interfaces are known by these.
+    known_in: Box<[VrfId]>,
     subnets: Box<[Subnet]>,
     /// The subnets, to be compared with quickly.
     inside: Box<[MaskedPrefix]>,
@@ -78,7 +89,7 @@ pub(crate) struct Vrf {
 }
 
 impl PortEntry {
-    pub(super) fn new(vmi: &Vmi, port: PortId) -> Self {
+    pub(super) fn new(vmi: &Vmi, port: PortId, policy: Option<Arc<InterfacePolicy>>) -> Self {
         Self {
             port,
             vmi: vmi.id,
@@ -87,6 +98,7 @@ impl PortEntry {
             mac: vmi.mac,
             mtu: vmi.mtu,
             addresses: vmi.addresses.iter().map(|address| (*address).into()).collect(),
+            policy,
         }
     }
 }
@@ -96,6 +108,8 @@ impl Vrf {
     fn new(instance: &RoutingInstance) -> Self {
         let mut vrf = Self {
             vni: instance.vni,
+            address_space: instance.address_space,
+            known_in: Box::default(),
             subnets: Box::default(),
             inside: Box::default(),
             gateways: Box::default(),
@@ -108,6 +122,8 @@ impl Vrf {
 
     fn describe(&mut self, instance: &RoutingInstance) {
         self.vni = instance.vni;
+        self.address_space = instance.address_space;
+        self.known_in = instance.known_in.as_slice().into();
         self.subnets = instance.subnets.as_slice().into();
         self.inside = instance.subnets.iter().map(|subnet| MaskedPrefix::new(subnet.prefix)).collect();
         self.gateways = instance.subnets.iter().map(|subnet| subnet.gateway.into()).collect();
@@ -178,6 +194,8 @@ impl Snapshot {
             host: None,
             node_addresses: SharedMap::default(),
             block_sources: [None; 2],
+            peers: PeerTable::new(),
+            policy_generation: epoch,
         }
     }
 
@@ -238,6 +256,17 @@ impl Snapshot {
         self.host.as_deref()
     }
 
+    /// The network of the nodes; `None`: this one has no place in it yet.
+    #[inline]
+    pub(crate) fn fabric(&self) -> Option<VrfId> {
+        self.host().map(|host| host.vrf)
+    }
+
+    /// Whether the nodes know a network's interfaces by their addresses.
+    pub(crate) fn is_known_in_fabric(&self, network: VrfId) -> bool {
+        self.fabric().is_none_or(|fabric| self.is_known_in(network, fabric))
+    }
+
     /// What is known of an address, if it is a node's.
     #[inline]
     pub(crate) fn node_address(&self, address: Address) -> Option<NodeAddress> {
@@ -275,8 +304,40 @@ impl Snapshot {
         self.vrf(vrf)?.route(address)
     }
 
+    /// Who is in which peer set.
+    #[inline]
+    pub(crate) fn peers(&self) -> &PeerTable {
+        &self.peers
+    }
+
+    pub(super) fn peers_mut(&mut self) -> &mut PeerTable {
+        self.note_policy_change();
+        &mut self.peers
+    }
+
+    /// Whether anything that network policy decides by has changed since an epoch.
+    #[inline]
+    pub(crate) fn has_policy_changed(&self, since: Epoch) -> bool {
+        self.policy_generation > since
+    }
+
+    pub(super) fn note_policy_change(&mut self) {
+        self.policy_generation = self.coming();
+    }
+
+    /// Whether packets of a network's interfaces may bear their own addresses in another network: answers find back.
+    #[inline]
+    pub(crate) fn is_known_in(&self, network: VrfId, other: VrfId) -> bool {
+        network == other || self.vrf(network).is_some_and(|vrf| vrf.known_in.contains(&other))
+    }
+
+    /// The network whose addresses a network's interfaces have.
+    pub(crate) fn address_space(&self, network: VrfId) -> Option<VrfId> {
+        self.vrf(network).map(|vrf| vrf.address_space)
+    }
+
     /// The epoch that changes since the last publication will bear.
-    fn coming(&self) -> Epoch {
+    pub(super) fn coming(&self) -> Epoch {
         Epoch(self.epoch.0 + 1)
     }
 
