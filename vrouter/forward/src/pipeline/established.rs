@@ -15,7 +15,7 @@ use crate::flow::{
 };
 use crate::frame::Frame;
 use crate::observer::Observer;
-use crate::parse::{Fragment, IcmpKind, Packet, TcpFlags, Transport};
+use crate::parse::{EchoRole, Fragment, IcmpKind, Packet, TcpFlags, Transport};
 use crate::rewrite::Endpoint;
 use crate::tables::{Epoch, PoolState, Snapshot, Vrf};
 
@@ -156,6 +156,9 @@ impl Worker {
             };
         };
         let slot = self.shared.flows.slot(index);
+        if asks_the_other_way(packet, slot) {
+            return self.resolve(context, frame, arrived, spare, observer);
+        }
         let decision = slot.decision();
         let flags = tcp_flags(packet);
         // A SYN may begin another connection on an old one's ports, so it asks even if a packet before it
@@ -176,10 +179,9 @@ impl Worker {
                     self.forget(index);
                     return Outcome::Drop(DropReason::NoFlow);
                 }
-                Verdict::Denied(reason) => {
-                    self.forget(index);
-                    return Outcome::Drop(reason);
-                }
+                // It stays for as long as it would if nobody sent, or the other side's packets could begin it again the other way
+                // round.
+                Verdict::Denied(reason) => return Outcome::Drop(reason),
             }
         }
         if !decision.seen.includes(Seen::settled_for(flags)) {
@@ -404,6 +406,14 @@ fn revalidate_service(
         PoolState::Draining => Verdict::Anew,
         PoolState::Gone => member_gone(key.protocol, flags),
     }
+}
+
+/// Whether a packet is a ping from whoever answers one of the same identifier: that is no answer. It is decided about as what
+/// begins something, and goes by the flow that is there.
+fn asks_the_other_way(packet: &Packet, slot: &Slot) -> bool {
+    let is_request =
+        matches!(packet.header, Transport::Icmp { kind: IcmpKind::Echo { role: EchoRole::Request, .. } });
+    is_request && slot.direction() == Direction::Responder
 }
 
 /// Whether a packet belongs to a TCP connection that has begun: its member alone knows its state.

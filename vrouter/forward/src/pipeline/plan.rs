@@ -9,7 +9,7 @@ use vrouter_objects::{
 use super::classify::{Arrival, Arrived, Entrance};
 use super::established::tcp_flags;
 use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
-use super::policy::{self, Connection};
+use super::policy::{Connection, Pods};
 use super::{Context, Worker};
 use crate::address::{Address, Family};
 use crate::flow::{FlowKey, Origin, PackedNextHop};
@@ -57,6 +57,30 @@ pub(super) enum Refused {
     Silent(DropReason),
 }
 
+impl Plan<'_> {
+    /// To whom packets of this key are as they leave.
+    #[inline]
+    pub(super) fn destination(&self, key: &FlowKey) -> Endpoint {
+        match self.service {
+            Some((_, member)) => Endpoint { address: member.address, port: member.port },
+            None => Endpoint { address: key.destination, port: key.destination_port },
+        }
+    }
+
+    /// The connection as policy sees it.
+    fn connection(&self, key: &FlowKey) -> Connection {
+        let destination = self.destination(key);
+        Connection {
+            key: *key,
+            source: self.source.address(key.source),
+            destination,
+            egress_vrf: self.egress_vrf,
+            way_there: self.next_hop,
+            way_back: self.way_back,
+        }
+    }
+}
+
 impl Source<'_> {
     /// The new source of a packet from this one; `None`: as it is.
     pub(super) fn first(&self, sender: Endpoint, random: u64) -> Option<Endpoint> {
@@ -68,6 +92,7 @@ impl Source<'_> {
     }
 
     /// The address that packets from this sender leave with.
+    #[inline]
     pub(super) fn address(&self, sender: Address) -> Address {
         match self {
             Self::Sender => sender,
@@ -91,7 +116,7 @@ impl Worker {
     /// Decides what becomes of the flow that a packet begins.
     #[inline]
     pub(super) fn plan<'a>(&self, context: Context<'a>, arrived: &Arrived) -> Result<Plan<'a>, Refused> {
-        let Arrived { packet, arrival, key, table_key } = arrived;
+        let Arrived { arrival, key, table_key, .. } = arrived;
         let snapshot = context.snapshot;
         let way_back = way_back(snapshot, arrival, key).ok_or(Refused::Silent(DropReason::SpoofedAddress))?;
         let (vrf, next_hop, service) = match locate(snapshot, key) {
@@ -119,18 +144,6 @@ impl Worker {
             None => source(snapshot, arrival, (vrf, destination.address), next_hop, service.is_some())?,
         };
         check_tunnel_port(key.protocol, destination.port, &source)?;
-        let connection = Connection {
-            key: *key,
-            source: source.address(key.source),
-            destination,
-            egress_vrf: vrf,
-            way_there: next_hop,
-            way_back,
-        };
-        policy::admit(snapshot, &connection).map_err(Refused::Silent)?;
-        if service.is_none() && is_under_way(packet) && policy::isolates(snapshot, &connection) {
-            return Err(Refused::Tell(DropReason::NoFlow));
-        }
         Ok(Plan { source, service, egress_vrf: vrf, next_hop, way_back })
     }
 
@@ -183,6 +196,26 @@ impl Refused {
             Self::Tell(DropReason::NoMembers)
         }
     }
+}
+
+/// Whether policy lets a connection begin with this packet.
+#[cold]
+#[inline(never)]
+pub(super) fn admit(
+    snapshot: &Snapshot,
+    Arrived { packet, key, .. }: &Arrived,
+    plan: &Plan<'_>,
+) -> Result<(), Refused> {
+    let connection = plan.connection(key);
+    let pods = Pods::of(snapshot, &connection);
+    if !pods.are_governed() {
+        return Ok(());
+    }
+    pods.admit(snapshot, &connection).map_err(Refused::Silent)?;
+    if is_under_way(packet) && pods.isolate(snapshot, &connection) {
+        return Err(Refused::Tell(DropReason::NoFlow));
+    }
+    Ok(())
 }
 
 /// Whether a packet belongs to a TCP connection that has begun.

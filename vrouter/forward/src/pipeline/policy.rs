@@ -100,13 +100,6 @@ impl Judgement<'_> {
     }
 }
 
-/// Whether a connection may begin, which is counted.
-#[inline]
-pub(super) fn admit(snapshot: &Snapshot, connection: &Connection) -> Result<(), DropReason> {
-    let pods = Pods::of(snapshot, connection);
-    if pods.are_governed() { pods.admit(snapshot, connection) } else { Ok(()) }
-}
-
 /// Whether a connection may go on that was last looked at in this epoch. Only what is refused is counted.
 pub(super) fn readmit(snapshot: &Snapshot, connection: &Connection, since: Epoch) -> Result<(), DropReason> {
     let pods = Pods::of(snapshot, connection);
@@ -118,20 +111,6 @@ pub(super) fn readmit(snapshot: &Snapshot, connection: &Connection, since: Epoch
     judgement.refusal()
 }
 
-/// Whether policy isolates one of a connection's pods on this node in either direction: then nobody must be able to pass off
-/// a forbidden connection as the answers of an allowed one.
-#[cold]
-pub(super) fn isolates(snapshot: &Snapshot, connection: &Connection) -> bool {
-    let pods = Pods::of(snapshot, connection);
-    let governed = [pods.from, pods.to].into_iter().flatten().any(|pod| {
-        let policy = pod.policy.as_deref();
-        policy.is_some_and(|policy| {
-            PolicyDirection::BOTH.into_iter().any(|direction| policy.governs(direction))
-        })
-    });
-    governed && pods.exemption(snapshot, connection).is_none()
-}
-
 /// What policy says of a connection.
 pub(super) fn judge<'a>(snapshot: &'a Snapshot, connection: &Connection) -> Judgement<'a> {
     Pods::of(snapshot, connection).judge(snapshot, connection)
@@ -139,33 +118,41 @@ pub(super) fn judge<'a>(snapshot: &'a Snapshot, connection: &Connection) -> Judg
 
 /// The pods of this node at a connection's ends.
 #[derive(Debug, Clone, Copy)]
-struct Pods<'a> {
+pub(super) struct Pods<'a> {
     from: Option<&'a PortEntry>,
     to: Option<&'a PortEntry>,
 }
 
 impl<'a> Pods<'a> {
-    #[inline]
-    fn of(snapshot: &'a Snapshot, connection: &Connection) -> Self {
+    /// Those that a connection's packets and answers go to.
+    pub(super) fn of(snapshot: &'a Snapshot, connection: &Connection) -> Self {
         Self { from: pod(snapshot, connection.way_back), to: pod(snapshot, connection.way_there) }
     }
 
+    /// Whether any policy governs one of them.
     #[inline]
-    fn are_governed(&self) -> bool {
+    pub(super) fn are_governed(&self) -> bool {
         let is_governed = |pod: Option<&PortEntry>| pod.is_some_and(|pod| pod.policy.is_some());
         is_governed(self.from) || is_governed(self.to)
+    }
+
+    /// Whether a connection may begin, which is counted.
+    pub(super) fn admit(&self, snapshot: &'a Snapshot, connection: &Connection) -> Result<(), DropReason> {
+        let judgement = self.judge(snapshot, connection);
+        judgement.count();
+        judgement.refusal()
+    }
+
+    /// Whether policy governs either direction of one of them: then nobody must be able to pass a forbidden connection off as
+    /// the answers of an allowed one.
+    #[cold]
+    pub(super) fn isolate(&self, snapshot: &Snapshot, connection: &Connection) -> bool {
+        self.exemption(snapshot, connection).is_none()
     }
 
     fn have_changed(&self, snapshot: &Snapshot, since: Epoch) -> bool {
         let policies = [self.from, self.to].into_iter().flatten().filter_map(|pod| pod.policy.as_deref());
         policies.into_iter().any(|policy| policy.has_changed(snapshot.peers(), since))
-    }
-
-    #[inline(never)] // Most clusters' pods have no policy.
-    fn admit(&self, snapshot: &'a Snapshot, connection: &Connection) -> Result<(), DropReason> {
-        let judgement = self.judge(snapshot, connection);
-        judgement.count();
-        judgement.refusal()
     }
 
     fn judge(&self, snapshot: &'a Snapshot, connection: &Connection) -> Judgement<'a> {

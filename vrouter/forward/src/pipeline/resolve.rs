@@ -5,7 +5,7 @@ use vrouter_objects::{DropReason, IpProtocol};
 
 use super::classify::{Arrived, Entrance, tunnel_origin};
 use super::established::tcp_flags;
-use super::plan::{Plan, Refused, Source};
+use super::plan::{Plan, Refused, Source, admit};
 use super::{Context, Outcome, Worker, answer};
 use crate::address::Address;
 use crate::flow::{
@@ -31,7 +31,10 @@ impl Worker {
     ) -> Outcome {
         let Arrived { packet, key, table_key, .. } = arrived;
         observer.observe(Event::Resolving(key));
-        let plan = match self.plan(context, arrived) {
+        let admitted = |plan: &Plan<'_>| {
+            if context.snapshot.has_governed() { admit(context.snapshot, arrived, plan) } else { Ok(()) }
+        };
+        let plan = match self.plan(context, arrived).and_then(|plan| admitted(&plan).map(|()| plan)) {
             Ok(plan) => plan,
             Err(Refused::Tell(reason)) => return answer::refuse(self, context, frame, packet, reason),
             Err(Refused::NoRoute) => {
@@ -127,9 +130,7 @@ fn connection(
     let old_source = sender(key);
     let old_destination = Endpoint { address: key.destination, port: key.destination_port };
     let new_source = source.unwrap_or(old_source);
-    let new_destination = plan
-        .service
-        .map_or(old_destination, |(_, member)| Endpoint { address: member.address, port: member.port });
+    let new_destination = plan.destination(key);
     let (new_source, new_destination) = symmetric_ids(key.protocol, new_source, new_destination);
     let actions = match (source.is_some(), plan.service.is_some()) {
         (false, false) => Actions::NONE,

@@ -46,6 +46,8 @@ pub struct Snapshot {
     peers: PeerTable,
     /// When anything last changed that network policy decides by.
     policy_generation: Epoch,
+    /// How many interfaces a policy governs.
+    governed: usize,
 }
 
 /// A node.
@@ -196,6 +198,7 @@ impl Snapshot {
             block_sources: [None; 2],
             peers: PeerTable::new(),
             policy_generation: epoch,
+            governed: 0,
         }
     }
 
@@ -319,6 +322,12 @@ impl Snapshot {
     #[inline]
     pub(crate) fn has_policy_changed(&self, since: Epoch) -> bool {
         self.policy_generation > since
+    }
+
+    /// Whether any policy governs any interface of this node.
+    #[inline]
+    pub(crate) fn has_governed(&self) -> bool {
+        self.governed > 0
     }
 
     pub(super) fn note_policy_change(&mut self) {
@@ -463,9 +472,11 @@ impl Snapshot {
         }
         let held = &mut Arc::make_mut(&mut self.ports)[row];
         if let Some(old) = held.take() {
+            self.governed -= usize::from(old.policy.is_some());
             self.port_of.remove(old.vmi);
         }
         if let Some(new) = &entry {
+            self.governed += usize::from(new.policy.is_some());
             self.port_of.insert(new.vmi, Arc::clone(new));
         }
         *held = entry;
