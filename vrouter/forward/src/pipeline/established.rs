@@ -256,8 +256,13 @@ impl Worker {
                 Hop::Unknown => return Verdict::Void,
             },
         };
-        if is_initiator && next_hop == PackedNextHop::Receive && !self.is_answerable(context, slot, key) {
-            return Verdict::Anew;
+        if next_hop == PackedNextHop::Receive {
+            match slot.direction() {
+                Direction::Initiator if !self.is_answerable(context, slot, key) => return Verdict::Anew,
+                Direction::Initiator => {}
+                // Whoever is of the cluster, and cannot be found there any more, is not beyond it.
+                Direction::Responder => return Verdict::Void,
+            }
         }
         if let Err(reason) = self.readmit(context, initiator, slot, next_hop) {
             return Verdict::Denied(reason);
@@ -378,9 +383,11 @@ fn revalidate_service(
 ) -> Verdict {
     let located = locate(context.snapshot, key);
     let Some((fip_id, member)) = initiator.service() else {
-        // What was a plain address may have become a service's, which has something at this port or nothing.
         return match (located, direction) {
+            // What was a plain address may have become a service's, which has something at this port or nothing.
             (Located::Service(_), _) | (Located::Reject, Direction::Initiator) => Verdict::Anew,
+            // One network may not lead to another any more.
+            (Located::Hop { vrf, .. }, _) if Some(vrf) != initiator.egress_vrf() => Verdict::Anew,
             _ => Verdict::Valid,
         };
     };

@@ -195,7 +195,7 @@ fn lead(
     };
     let arrival = Arrival { vrf: key.vrf, origin: key.origin, entrance };
     let to = (egress_vrf, destination.address);
-    let source = match is_own_member(key, destination.address) {
+    let source = match is_own_member(key, egress_vrf, destination.address) {
         true => key.source,
         false => source(snapshot, &arrival, to, way_there, member.is_some())?.address(key.source),
     };

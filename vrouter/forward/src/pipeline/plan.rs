@@ -137,7 +137,7 @@ impl Worker {
             });
         let next_hop = packed_next_hop(next_hop, |parts| choose_part(parts, table_key.hash));
         let next_hop = by_fabric(snapshot, key, (vrf, destination.address), next_hop);
-        let is_own_member = service.is_some_and(|(_, member)| is_own_member(key, member.address));
+        let is_own_member = service.is_some_and(|(_, member)| is_own_member(key, vrf, member.address));
         let hairpin = if is_own_member { hairpin(snapshot, vrf, key.source) } else { None };
         let source = match hairpin {
             Some(source) => source,
@@ -249,9 +249,10 @@ fn is_between_nodes(snapshot: &Snapshot, arrival: &Arrival, key: &FlowKey) -> bo
     arrival.entrance == Entrance::Host && snapshot.node_address(key.destination).is_some()
 }
 
-/// Whether it is a pod that is to itself, by way of a service.
-pub(super) fn is_own_member(key: &FlowKey, member: Address) -> bool {
-    member == key.source
+/// Whether a pod speaks to itself by way of a service. In another network, its address is another's.
+#[inline]
+pub(super) fn is_own_member(key: &FlowKey, vrf: VrfId, member: Address) -> bool {
+    member == key.source && vrf == key.vrf
 }
 
 /// The way to a member. One that is nobody's address is as good as none.

@@ -71,6 +71,11 @@ impl Node {
         self.publish();
     }
 
+    /// What packets meet.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
     /// The epoch of the current snapshot.
     pub fn epoch(&self) -> Epoch {
         self.epoch
