@@ -6,10 +6,10 @@ use vrouter_objects::{DropReason, IpProtocol, MemberId, NextHop, PolicyAction, V
 
 use super::Shared;
 use super::classify::{Arrival, Entrance};
-use super::established::living;
 use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
 use super::plan::{Refused, by_fabric, client, hop_to_member, is_own_member, source};
 use super::policy::{Asked, Connection, Exemption, Judgement, judge};
+use super::revalidate::living;
 use crate::address::Address;
 use crate::flow::{FlowKey, FlowRecord, Origin, PackedNextHop};
 use crate::rewrite::Endpoint;

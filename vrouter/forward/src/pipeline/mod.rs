@@ -19,6 +19,7 @@ mod neighbour;
 mod plan;
 mod policy;
 mod resolve;
+mod revalidate;
 mod worker;
 
 use std::sync::Arc;

@@ -26,21 +26,22 @@ impl Tables {
     /// Brings the nodes' addresses, and the routes to the own ones, to what is known of them.
     pub(super) fn settle_node_addresses(&mut self) {
         let Some(host) = &self.host else { return };
+        let described = |address: &IpAddr, is_own, knows_pods| {
+            let serves_node_ports = host.serves_node_ports_at(*address);
+            (*address, NodeAddress { is_own, serves_node_ports, knows_pods })
+        };
         let of_routers = self.virtual_routers().flat_map(|router| {
             let (is_own, knows_pods) = (router.name == self.node, router.kind == RouterKind::Vrouter);
-            router.addresses.iter().map(move |address| (*address, is_own, knows_pods))
+            router.addresses.iter().map(move |address| described(address, is_own, knows_pods))
         });
-        let own = host.addresses.iter().map(|address| (*address, true, true));
+        let own = host.addresses.iter().map(|address| described(address, true, true));
         // What the node says of itself comes last, and counts.
-        let addresses: Vec<(IpAddr, bool, bool)> = of_routers.chain(own).collect();
-        let known = addresses.iter().map(|&(address, is_own, knows_pods)| {
-            let serves_node_ports = host.serves_node_ports_at(address);
-            (Address::from(address), NodeAddress { is_own, serves_node_ports, knows_pods })
-        });
-        self.working.set_node_addresses(known);
+        let addresses: Vec<(IpAddr, NodeAddress)> = of_routers.chain(own).collect();
         let vrf = host.vrf;
-        let own = addresses.into_iter().filter(|(_, is_own, _)| *is_own);
-        let routes: BTreeSet<RouteKey> = own.map(|(address, ..)| host_route(vrf, address)).collect();
+        self.working
+            .set_node_addresses(addresses.iter().map(|(address, node)| (Address::from(*address), *node)));
+        let own = addresses.into_iter().filter(|(_, node)| node.is_own);
+        let routes: BTreeSet<RouteKey> = own.map(|(address, _)| host_route(vrf, address)).collect();
         let changed: Vec<RouteKey> = routes.symmetric_difference(&self.host_routes).copied().collect();
         self.host_routes = routes;
         changed.into_iter().for_each(|key| self.settle_route(key));
