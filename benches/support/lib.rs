@@ -7,8 +7,7 @@
 //! in the cache, as it does behind a `read` that has just copied them there. Nothing is subtracted: the clock is
 //! read twice per round, which is well below a nanosecond per packet.
 //!
-//! Flow slots are on the heap here; a node has them in a file on tmpfs. Policy is not in the router yet: once it is, its
-//! slot filled is another of [`Layout`]'s choices, and another row of `established` and `flow_setup`.
+//! Flow slots are on the heap here; a node has them in a file on tmpfs.
 //!
 //! # Running them
 //!
@@ -16,15 +15,18 @@
 //! instead of timing, and `scripts/instructions` counts instructions. `workers` and `changes` need two idle cores.
 
 mod established;
+mod estate;
 mod lane;
 mod newcomers;
 mod random;
 mod round;
 mod router;
+pub mod rules;
 mod site;
 mod template;
 
 pub use established::{Direction, Established, EstablishedTraffic};
+pub use estate::{Estate, Labels};
 pub use lane::Lane;
 pub use newcomers::Newcomers;
 pub use random::Random;

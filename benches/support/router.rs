@@ -57,7 +57,14 @@ impl Router {
     /// # Panics
     /// If one is refused.
     pub fn put(&self, objects: impl IntoIterator<Item = Object>) {
-        let changes = objects.into_iter().map(Change::Put).collect();
+        self.apply(objects.into_iter().map(Change::Put).collect());
+    }
+
+    /// Makes changes, and lets workers meet them from their next burst on.
+    ///
+    /// # Panics
+    /// If an object is refused.
+    pub fn apply(&self, changes: Vec<Change>) {
         let Master { tables, epoch } =
             &mut *self.master.lock().expect("nobody panicked with the tables in hand");
         assert_eq!(tables.apply(changes), []);

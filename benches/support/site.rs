@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use vrouter_forward::Family;
 use vrouter_forward::frame::Ingress;
 use vrouter_forward::sim::{Cluster, PodHandle, ServiceSpec};
-use vrouter_objects::{MacAddress, Object, ServiceProtocol, Vni};
+use vrouter_objects::{MacAddress, Object, PodName, ServiceProtocol, Vni};
 
-use crate::{Host, Router};
+use crate::{Host, Router, rules};
 
 /// Where the members are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +40,9 @@ pub struct Layout {
     pub services: usize,
     /// How many members each service has: the same pods, at a port of their own for each service.
     pub members: usize,
+    /// How many rules the policy has that says whom the client may speak to. The last one allows the members; 0: there is no
+    /// policy.
+    pub rules: usize,
     /// How many flow slots.
     pub slots: usize,
     /// How many workers.
@@ -66,10 +69,10 @@ const FIRST_CLIENT_PORT: usize = 2_000;
 const POD_VNI: u32 = 1;
 
 impl Layout {
-    /// One worker, and services with ten members on the same node, IPv4.
+    /// One worker, and services with ten members on the same node, IPv4, without policy.
     pub const fn new(services: usize, slots: usize) -> Self {
         let (place, target, family) = (Place::Same, Target::Services, Family::V4);
-        Self { place, target, family, services, members: 10, slots, workers: 1 }
+        Self { place, target, family, services, members: 10, rules: 0, slots, workers: 1 }
     }
 }
 
@@ -90,6 +93,10 @@ impl Site {
         let services: Vec<_> =
             (0..layout.services).map(|number| site.service(number, layout.members)).collect();
         site.router.put(services);
+        if layout.rules > 0 {
+            let members: Vec<_> = site.members.iter().map(|member| member.address).collect();
+            site.router.put(rules::governing(pod_name(&client), layout.rules, &members));
+        }
         site
     }
 
@@ -149,6 +156,11 @@ impl Site {
 /// The port of this service's members: another for each service, since it is the same pods.
 fn target_port(service: usize) -> u16 {
     u16::try_from(FIRST_TARGET_PORT + service).expect("at most 57,000 services")
+}
+
+/// What the node calls a pod.
+fn pod_name(pod: &PodHandle) -> PodName {
+    PodName { namespace: "default".to_owned(), name: format!("pod-{}", pod.port.0) }
 }
 
 /// How the pod's packets come in at the first node.

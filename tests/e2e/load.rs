@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use serde::de::DeserializeOwned;
 use vrouter_tests::command::Running;
 use vrouter_tests::lab::{Family, Lab, Place};
 use vrouter_tests::report::{Knock, Load, Outcome, Tally};
@@ -33,6 +34,33 @@ impl Requests {
             load.moved
         );
         Ok(load)
+    }
+}
+
+/// Probes that go on, each with what it does.
+pub struct Loads<'a> {
+    lab: &'a Lab,
+    running: Vec<(String, Running)>,
+}
+
+impl<'a> Loads<'a> {
+    /// None yet.
+    pub fn of(lab: &'a Lab) -> Self {
+        Self { lab, running: Vec::new() }
+    }
+
+    /// Starts one more: the probe's command, the target, and its options.
+    pub fn add(mut self, from: Place, target: SocketAddr, words: &[&str]) -> Result<Self> {
+        let target = target.to_string();
+        let words = [&words[..1], &[&target], &words[1..]].concat();
+        self.running.push((format!("{from:?}: {}", words.join(" ")), self.lab.start_probe(from, &words)?));
+        Ok(self)
+    }
+
+    /// Ends them, and reads what each reports.
+    pub fn finish<T: DeserializeOwned>(self) -> Result<Vec<(String, T)>> {
+        let finish = |(what, probe): (String, Running)| Ok((what, probe.finish(Duration::from_secs(30))?));
+        self.running.into_iter().map(finish).collect()
     }
 }
 

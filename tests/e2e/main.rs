@@ -4,9 +4,11 @@
 //! Cases come in groups, and each group has a lab of its own. `cargo test -p vrouter-tests --test e2e -- services` runs
 //! one group. They need root.
 
+mod attempts;
 mod away;
 mod cni;
 mod controller;
+mod example;
 mod frontends;
 mod group;
 mod host;
@@ -15,14 +17,17 @@ mod interop;
 mod load;
 mod malformed;
 mod matrix;
+mod network_policies;
 mod paths;
 mod pods;
 mod policies;
+mod policy_changes;
 mod presence;
 mod restart;
 mod rollout;
 mod services;
 mod speed;
+mod tenants;
 mod tunnels;
 mod tutorials;
 mod way;
@@ -46,6 +51,9 @@ fn main() -> ExitCode {
         tutorials::GROUP,
         frontends::GROUP,
         policies::GROUP,
+        network_policies::GROUP,
+        policy_changes::GROUP,
+        tenants::GROUP,
         matrix::GROUP,
         host::GROUP,
         paths::GROUP,

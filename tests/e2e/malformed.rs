@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 use vrouter_tests::command::eventually;
-use vrouter_tests::frame::{ETHERNET, Ends, GATEWAY_MAC, from_hex, mac, to_hex};
+use vrouter_tests::frame::{ETHERNET, Ends, GATEWAY_MAC, mac, to_hex};
 use vrouter_tests::lab::{Family, Lab, Place, Programs, Shape};
 use vrouter_tests::manifest::{ECHO, echo_pod, idle_pod};
 use vrouter_tests::noise::Noise;
@@ -173,7 +173,7 @@ fn malf_3_an_authentication_header_is_walked(lab: &Lab) -> Result<()> {
     let _: usize = lab.probe_with(Place::Pod(FROM), &["send", "eth0"], &to_hex(&frame))?;
     thread::sleep(Duration::from_millis(300));
     let seen: Capture = capture.finish(Duration::from_secs(10))?;
-    let frames = seen.frames.iter().map(|digits| from_hex(digits)).collect::<Result<Vec<_>>>()?;
+    let frames = seen.read()?;
     let arrived = frames.iter().any(|frame| frame.ends_with(b"behind a header"));
     ensure!(arrived, "it did not arrive: {:?}", lab.drops("n1")?);
     let flows: Value = lab.vrctl("n1", &["flow", "--port", "5555"])?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use vrouter_tests::frame::{from_hex, mac};
+use vrouter_tests::frame::mac;
 use vrouter_tests::lab::{Family, Lab, Place, Programs, Shape};
 use vrouter_tests::manifest::{ECHO, Endpoints, ServicePort, echo_pod, idle_pod, service, with_spec};
 use vrouter_tests::report::{Capture, Datagrams, Echo, Outcome};
@@ -192,14 +192,13 @@ fn tpol_6_nothing_leaks_to_the_uplink(lab: &Lab) -> Result<()> {
     let own = lab.exec(Place::Node("n1"), &["cat", "/sys/class/net/eth0/address"])?.success()?.stdout;
     let own = mac(own.trim())?;
     let mut sent = 0;
-    for digits in &capture.frames {
-        let frame = from_hex(digits)?;
+    for frame in capture.read()? {
         if frame.get(6..12) != Some(&own) {
             continue;
         }
         sent += 1;
         if let Some(destination) = destination(&frame) {
-            ensure!(!is_of_the_cluster(destination), "n1 sent a packet to {destination}: {digits}");
+            ensure!(!is_of_the_cluster(destination), "n1 sent a packet to {destination}: {frame:02x?}");
         }
     }
     ensure!(sent > 0, "nothing was captured");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 use vrouter_tests::command::eventually;
-use vrouter_tests::frame::{from_hex, mac, neighbour_solicitation, to_hex};
+use vrouter_tests::frame::{mac, neighbour_solicitation, to_hex};
 use vrouter_tests::lab::{Family, Lab, Place, Programs, Shape};
 use vrouter_tests::manifest::{ECHO, echo_pod};
 use vrouter_tests::report::{Associations, Capture, Datagrams, Echo, Knock, Outcome};
@@ -159,7 +159,7 @@ fn cni_8_duplicate_detection_is_answered(lab: &Lab) -> Result<()> {
     let _: usize = lab.probe_with(FROM, &["send", "eth0"], &to_hex(&question))?;
     thread::sleep(Duration::from_millis(300));
     let seen: Capture = capture.finish(Duration::from_secs(10))?;
-    let frames = seen.frames.iter().map(|digits| from_hex(digits)).collect::<Result<Vec<_>>>()?;
+    let frames = seen.read()?;
     let answers: Vec<_> = frames.iter().filter_map(|frame| NeighbourAdvertisement::read(frame)).collect();
     let all_nodes: Ipv6Addr = "ff02::1".parse()?;
     let right = answers.iter().any(|it| it.target == taken && it.destination == all_nodes && !it.solicited);

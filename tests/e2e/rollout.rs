@@ -1,16 +1,13 @@
 //! A Deployment is restarted again and again under load, and no client notices.
 
-use std::net::SocketAddr;
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use vrouter_tests::command::Running;
 use vrouter_tests::lab::{Family, Lab, Place, Programs, Shape};
 use vrouter_tests::manifest::{Endpoints, ServicePort, deployment, idle_pod, service, with_spec};
 use vrouter_tests::report::{Steady, Wrk};
 
 use crate::group::{Group, cases};
+use crate::load::Loads;
 
 pub const GROUP: Group = Group {
     name: "rollout",
@@ -35,30 +32,6 @@ fn objects(_: &Programs) -> Vec<Value> {
         deployment("web", MEMBERS, &[("TCP", 80), ("UDP", 53)]),
         with_spec(service("web", Endpoints::OfApp("web"), &ports), json!({"type": "LoadBalancer"})),
     ]
-}
-
-/// Probes that go on, each with what it does.
-struct Loads<'a> {
-    lab: &'a Lab,
-    running: Vec<(String, Running)>,
-}
-
-impl<'a> Loads<'a> {
-    fn of(lab: &'a Lab) -> Self {
-        Self { lab, running: Vec::new() }
-    }
-
-    fn add(mut self, from: Place, target: SocketAddr, words: &[&str]) -> Result<Self> {
-        let target = target.to_string();
-        let words = [&words[..1], &[&target], &words[1..]].concat();
-        self.running.push((format!("{from:?}: {}", words.join(" ")), self.lab.start_probe(from, &words)?));
-        Ok(self)
-    }
-
-    fn finish<T: serde::de::DeserializeOwned>(self) -> Result<Vec<(String, T)>> {
-        let finish = |(what, probe): (String, Running)| Ok((what, probe.finish(Duration::from_secs(30))?));
-        self.running.into_iter().map(finish).collect()
-    }
 }
 
 /// Kept connections and fresh ones, from inside and from outside by way of every node; and two sockets that never change.

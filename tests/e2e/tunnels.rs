@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use vrouter_tests::command::eventually;
-use vrouter_tests::frame::{Ends, Mac, from_hex, mac, to_hex, vxlan};
+use vrouter_tests::frame::{Ends, Mac, mac, to_hex, vxlan};
 use vrouter_tests::lab::{Family, Lab, Place, Programs, Shape};
 use vrouter_tests::manifest::{ECHO, echo_pod, idle_pod};
 use vrouter_tests::noise::Noise;
@@ -87,7 +87,7 @@ fn arrives(lab: &Lab, from: Place, payload: &[u8]) -> Result<bool> {
     let _: usize = lab.probe_with(from, &["send-udp", &target], &to_hex(payload))?;
     thread::sleep(Duration::from_millis(300));
     let capture: Capture = capture.finish(Duration::from_secs(10))?;
-    let frames = capture.frames.iter().map(|digits| from_hex(digits)).collect::<Result<Vec<_>>>()?;
+    let frames = capture.read()?;
     // The pod's own answer bears the mark as well, but comes only after the question.
     Ok(frames.iter().any(|frame| frame.ends_with(MARK)))
 }
@@ -141,7 +141,7 @@ fn vxlan_6_a_new_router_mac_is_used_at_once(lab: &Lab) -> Result<()> {
         // Nobody is there to answer.
         lab.exec(Place::Pod("inside"), &["ping", "-n", "-c", "1", "-W", "1", "10.244.90.9"])?;
         let capture: Capture = capture.finish(Duration::from_secs(10))?;
-        let frames = capture.frames.iter().map(|digits| from_hex(digits)).collect::<Result<Vec<_>>>()?;
+        let frames = capture.read()?;
         let packets = frames.iter().filter_map(|frame| Tunnelled::read(frame).transpose());
         let packets = packets.collect::<Result<Vec<_>>>()?;
         let [packet] = packets.as_slice() else { bail!("{} packets for {router}", packets.len()) };

@@ -1,7 +1,6 @@
 //! The walk-throughs that people begin with, by their own names, addresses and ports.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
@@ -9,6 +8,7 @@ use vrouter_tests::lab::{Family, Lab, Place, Programs, Shape};
 use vrouter_tests::manifest::idle_pod;
 use vrouter_tests::report::Outcome;
 
+use crate::example::Example;
 use crate::group::{Group, cases};
 use crate::load::{Protocol, ask_from, expect};
 
@@ -33,17 +33,9 @@ fn objects(_: &Programs) -> Vec<Value> {
     vec![idle_pod(CLIENT, "n3")]
 }
 
-fn example(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(file)
-}
-
 /// Does something with an example that is applied for the time being.
 fn with_example(lab: &Lab, file: &str, act: impl FnOnce() -> Result<()>) -> Result<()> {
-    let file = example(file);
-    lab.try_apply(&file)?.success()?;
-    let outcome = act();
-    lab.delete_file(&file)?;
-    outcome
+    Example::read(file)?.while_applied(lab, act)
 }
 
 fn at(lab: &Lab, node: &str, family: Family, port: u16) -> Result<SocketAddr> {
@@ -143,8 +135,9 @@ fn nginx_itself_on_cluster_ip_8080(lab: &Lab) -> Result<()> {
 
 /// From NodePort to ClusterIP and back: its node port goes and comes, its address stays.
 fn a_service_changes_its_type(lab: &Lab) -> Result<()> {
-    let text = std::fs::read_to_string(example("apple.yaml"))?;
-    let inside = text.replace("type: NodePort", "type: ClusterIP").replace("      nodePort: 31050\n", "");
+    let apple = Example::read("apple.yaml")?;
+    let inside =
+        apple.text.replace("type: NodePort", "type: ClusterIP").replace("      nodePort: 31050\n", "");
     with_example(lab, "apple.yaml", || {
         let before = lab.service_address("apple-service", Family::V4, 5678)?;
         let target = at(lab, "n2", Family::V4, 31050)?;
@@ -152,7 +145,7 @@ fn a_service_changes_its_type(lab: &Lab) -> Result<()> {
         lab.try_apply(&lab.write("apple.yaml", &inside)?)?.success()?;
         expect(lab, Place::Client, Protocol::Tcp, target, Outcome::Refused)?;
         ask_from(lab, Place::Pod(CLIENT), Protocol::Tcp, before, 3)?;
-        lab.try_apply(&example("apple.yaml"))?.success()?;
+        apple.apply(lab)?;
         ask_from(lab, Place::Client, Protocol::Tcp, target, 3)?;
         let after = lab.service_address("apple-service", Family::V4, 5678)?;
         ensure!(before == after, "its address was {before}, and is {after}");
@@ -164,7 +157,7 @@ fn a_pod_leaves_by_its_label(lab: &Lab) -> Result<()> {
     with_example(lab, "apple.yaml", || {
         let target = at(lab, "n1", Family::V4, 31050)?;
         ask_from(lab, Place::Client, Protocol::Tcp, target, 3)?;
-        let text = std::fs::read_to_string(example("apple.yaml"))?;
+        let Example { text, .. } = Example::read("apple.yaml")?;
         let pod = text.split("---").next().ok_or_else(|| anyhow!("no pod in apple.yaml"))?;
         let pear = pod.replace("    app: apple\n", "    app: pear\n");
         lab.try_apply(&lab.write("pear.yaml", &pear)?)?.success()?;

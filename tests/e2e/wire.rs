@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use vrouter_tests::frame::from_hex;
 use vrouter_tests::lab::{Family, Lab, Place, Programs, Shape};
 use vrouter_tests::manifest::{ECHO, Endpoints, ServicePort, echo_pod, server_pod, service};
 use vrouter_tests::report::{Capture, Datagrams, Echo, Tally};
@@ -54,8 +53,7 @@ fn sent_while(lab: &Lab, act: impl FnOnce() -> Result<()>) -> Result<Vec<Tunnell
     act()?;
     let capture: Capture = capture.finish(Duration::from_secs(20))?;
     let mut packets = Vec::new();
-    for digits in &capture.frames {
-        let frame = from_hex(digits)?;
+    for frame in capture.read()? {
         let Some(packet) = Tunnelled::read(&frame)? else { continue };
         if IpAddr::from(packet.source) == sender {
             verify_checksums(&frame).context("outer")?;

@@ -14,7 +14,9 @@ use tempfile::TempDir;
 
 use crate::command::{Finished, Running, run};
 use crate::manifest;
-use crate::status::{ControllerStatus, Drops, FloatingIp, Interface, LabStatus, NodeStatus, Pod, Service};
+use crate::status::{
+    ControllerStatus, Drops, FloatingIp, Interface, LabStatus, NodeStatus, Pod, PolicyInBrief, Service,
+};
 
 /// Labs of the tests bear this, the group's name and the process id.
 const PREFIX: &str = "e2e";
@@ -105,7 +107,7 @@ pub struct Shape {
 /// Where to run something.
 #[derive(Debug, Clone, Copy)]
 pub enum Place<'a> {
-    /// In a pod of namespace `default`.
+    /// In a pod: its name in namespace `default`, or NAMESPACE/NAME.
     Pod(&'a str),
     /// On a node.
     Node(&'a str),
@@ -129,7 +131,7 @@ impl Lab {
     /// Brings one up for a group of tests, with these objects in it.
     pub fn up(programs: &Programs, group: &str, shape: Shape, objects: &[Value]) -> Result<Self> {
         let scratch = TempDir::new()?;
-        let name = format!("{PREFIX}-{group}-{}", process::id());
+        let name = format!("{PREFIX}-{}-{}", group.replace('_', "-"), process::id());
         let lab = Self { name, programs: programs.clone(), scratch };
         let (nodes, kernel_nodes) = (shape.nodes.to_string(), shape.kernel_nodes.to_string());
         lab.change(&["up", "--nodes", &nodes, "--kernel-nodes", &kernel_nodes])?;
@@ -238,10 +240,11 @@ impl Lab {
         self.run(["status", "-o", "json"], ASKING)?.success()?.json()
     }
 
-    /// A pod of namespace `default`.
+    /// A pod, as [`Place::Pod`] names it.
     pub fn pod(&self, name: &str) -> Result<Pod> {
-        let pods = self.status()?.pods;
-        let found = pods.into_iter().find(|pod| pod.namespace == "default" && pod.name == name);
+        let wanted = qualified(name);
+        let mut pods = self.status()?.pods.into_iter();
+        let found = pods.find(|pod| (pod.namespace.as_str(), pod.name.as_str()) == wanted);
         found.ok_or_else(|| anyhow!("no pod {name}"))
     }
 
@@ -251,11 +254,11 @@ impl Lab {
         family.pick(&ips).ok_or_else(|| anyhow!("pod {pod}: no {family:?} address among {ips:?}"))
     }
 
-    /// A Service of namespace `default`.
+    /// A Service: its name in namespace `default`, or NAMESPACE/NAME.
     pub fn service(&self, name: &str) -> Result<Service> {
-        let services = self.status()?.services;
-        let found =
-            services.into_iter().find(|service| service.namespace == "default" && service.name == name);
+        let wanted = qualified(name);
+        let mut services = self.status()?.services.into_iter();
+        let found = services.find(|service| (service.namespace.as_str(), service.name.as_str()) == wanted);
         found.ok_or_else(|| anyhow!("no service {name}"))
     }
 
@@ -312,7 +315,10 @@ impl Lab {
     pub fn command(&self, place: Place, words: &[&str]) -> Command {
         let mut command = self.programs.lab(&self.name);
         match place {
-            Place::Pod(pod) => command.args(["exec", &format!("default/{pod}")]),
+            Place::Pod(pod) => {
+                let (namespace, name) = qualified(pod);
+                command.args(["exec", &format!("{namespace}/{name}")])
+            }
             Place::Node(node) => command.args(["node", node]),
             Place::Client => command.arg("client"),
             Place::SecondClient => command.arg("client2"),
@@ -349,8 +355,12 @@ impl Lab {
 
     /// Asks a node, or the `controller`, with `vrctl`.
     pub fn vrctl<T: DeserializeOwned>(&self, whom: &str, words: &[&str]) -> Result<T> {
-        let words = [&["vrctl", whom, "--"], words, &["-o", "json"]].concat();
-        self.run(words, ASKING)?.success()?.json()
+        self.try_vrctl(whom, words)?.success()?.json()
+    }
+
+    /// The same, whatever comes of it.
+    pub fn try_vrctl(&self, whom: &str, words: &[&str]) -> Result<Finished> {
+        self.run([&["vrctl", whom, "--"], words, &["-o", "json"]].concat(), ASKING)
     }
 
     /// How a node is.
@@ -368,6 +378,11 @@ impl Lab {
         self.vrctl(node, &["drops"])
     }
 
+    /// The policies of a node's pods.
+    pub fn policies(&self, node: &str) -> Result<Vec<PolicyInBrief>> {
+        self.vrctl(node, &["policies"])
+    }
+
     /// A node's interfaces.
     pub fn interfaces(&self, node: &str) -> Result<Vec<Interface>> {
         self.vrctl(node, &["vif"])
@@ -375,8 +390,8 @@ impl Lab {
 
     /// A pod's interface on its node.
     pub fn interface(&self, pod: &str) -> Result<Interface> {
-        let node = self.pod(pod)?.node;
-        let name = format!("default/{pod}");
+        let Pod { namespace, name, node, .. } = self.pod(pod)?;
+        let name = format!("{namespace}/{name}");
         let found = self.interfaces(&node)?.into_iter().find(|interface| interface.name == name);
         found.ok_or_else(|| anyhow!("no interface {name} on {node}"))
     }
@@ -385,6 +400,11 @@ impl Lab {
     pub fn floating_ips(&self, node: &str) -> Result<Vec<FloatingIp>> {
         self.vrctl(node, &["fip"])
     }
+}
+
+/// The namespace and name of something that may be named by its name in namespace `default`.
+fn qualified(name: &str) -> (&str, &str) {
+    name.split_once('/').unwrap_or(("default", name))
 }
 
 impl Drop for Lab {

@@ -3,6 +3,7 @@
 //!
 //! The tests are in `e2e/`. Inside pods they speak through `vrouter-probe`, a small program of this crate.
 
+pub mod attempt;
 pub mod cni;
 pub mod command;
 pub mod crc32c;

@@ -64,8 +64,13 @@ pub fn on_host_network(mut pod: Value) -> Value {
 }
 
 /// A pod that belongs to an app, besides being itself.
-pub fn of_app(app: &str, mut pod: Value) -> Value {
-    pod["metadata"]["labels"] = json!({"app": app});
+pub fn of_app(app: &str, pod: Value) -> Value {
+    with_labels(pod, json!({"app": app}))
+}
+
+/// A pod with these labels alone.
+pub fn with_labels(mut pod: Value, labels: Value) -> Value {
+    pod["metadata"]["labels"] = labels;
     pod
 }
 

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
+
+use crate::frame::from_hex;
 
 /// The line by which a probe that goes on until its standard input ends says that it has begun.
 pub const STARTED: &str = "started";
@@ -160,4 +163,11 @@ pub enum Reply {
 pub struct Capture {
     /// Each as hexadecimal digits.
     pub frames: Vec<String>,
+}
+
+impl Capture {
+    /// The frames themselves.
+    pub fn read(&self) -> Result<Vec<Vec<u8>>> {
+        self.frames.iter().map(|digits| from_hex(digits)).collect()
+    }
 }

@@ -165,6 +165,17 @@ impl Drops {
     }
 }
 
+/// A line of `vrctl policies -o json`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct PolicyInBrief {
+    /// Its kind and name; none: the node does not hold it.
+    pub name: Option<String>,
+    /// New flows that it let go on.
+    pub flows: u64,
+    /// Packets that were dropped for it.
+    pub dropped: u64,
+}
+
 /// A line of `vrctl vif -o json`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Interface {

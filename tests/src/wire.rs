@@ -56,12 +56,26 @@ impl Tunnelled {
     }
 }
 
+/// Where a frame's packet comes from, and where it goes; `None`: it is no IP packet.
+pub fn ends(frame: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    match SlicedPacket::from_ethernet(frame).ok()?.net? {
+        NetSlice::Ipv4(ip) => Some((ip.header().source_addr().into(), ip.header().destination_addr().into())),
+        NetSlice::Ipv6(ip) => Some((ip.header().source_addr().into(), ip.header().destination_addr().into())),
+        NetSlice::Arp(_) => None,
+    }
+}
+
 /// Where a frame's packet goes; `None`: it is no IP packet.
 pub fn destination(frame: &[u8]) -> Option<IpAddr> {
-    match SlicedPacket::from_ethernet(frame).ok()?.net? {
-        NetSlice::Ipv4(ip) => Some(ip.header().destination_addr().into()),
-        NetSlice::Ipv6(ip) => Some(ip.header().destination_addr().into()),
-        NetSlice::Arp(_) => None,
+    ends(frame).map(|(_, destination)| destination)
+}
+
+/// The ports of a TCP or UDP packet; `None`: the frame is something else.
+pub fn ports(frame: &[u8]) -> Option<(u16, u16)> {
+    match SlicedPacket::from_ethernet(frame).ok()?.transport? {
+        TransportSlice::Tcp(tcp) => Some((tcp.source_port(), tcp.destination_port())),
+        TransportSlice::Udp(udp) => Some((udp.source_port(), udp.destination_port())),
+        _ => None,
     }
 }
 

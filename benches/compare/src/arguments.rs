@@ -7,7 +7,7 @@ use vrouter_lab::name::LabName;
 use vrouter_lab::state::Vxlan;
 
 use crate::case::Case;
-use crate::subject::{Place, Subject};
+use crate::subject::{Place, Policy, Subject};
 
 /// Measures the vRouter beside kube-proxy's nftables and iptables modes, Open vSwitch and a bare veth pair.
 #[derive(Debug, Parser)]
@@ -40,6 +40,9 @@ pub struct Arguments {
     /// How the vRouter's packets get into tunnels.
     #[arg(long, default_value = "sockets")]
     pub vxlan: Vxlan,
+    /// Whether network policies select the measured pods and admit what is measured.
+    #[arg(long, default_value = "off")]
+    pub policy: Policy,
     /// The name of the lab the subjects are set up in.
     #[arg(long, default_value = "bench")]
     pub name: LabName,
@@ -118,6 +121,7 @@ mod tests {
         assert_eq!((full.rounds(), full.seconds()), (3, 3));
         assert_eq!(full.vxlan, Vxlan::Sockets);
         assert_eq!(parse("bench --vxlan device").unwrap().vxlan, Vxlan::Device);
+        assert_eq!((full.policy, parse("bench --policy on").unwrap().policy), (Policy::Off, Policy::On));
         let quick = parse("bench --quick").unwrap();
         assert_eq!(quick.subjects(), [Subject::VRouter, Subject::Nftables]);
         assert_eq!((quick.cases().len(), quick.rounds(), quick.seconds()), (8, 3, 2));
@@ -140,6 +144,7 @@ mod tests {
             ("bench --seconds 0", "--seconds"),
             ("bench --seconds 1.5", "--seconds"),
             ("bench --vxlan tcp", "--vxlan"),
+            ("bench --policy maybe", "--policy"),
             ("bench --name A", "lab name"),
             ("bench tcp1", "tcp1"),
         ] {

@@ -60,6 +60,8 @@ pub struct Machine {
     pub client_ports: u64,
     /// How the vRouter's packets got into tunnels.
     pub vxlan: &'static str,
+    /// Whether policies selected the measured pods.
+    pub policy: &'static str,
     /// How often each figure was taken.
     pub rounds: usize,
     /// The length of each measurement.

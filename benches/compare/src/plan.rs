@@ -52,7 +52,7 @@ pub struct Plan {
 impl Plan {
     /// What these arguments ask for.
     pub fn of(arguments: &Arguments) -> Self {
-        Self::with(arguments, Site::is_supported)
+        Self::with(arguments, |subject, place| Site::is_supported(subject, place, arguments.policy))
     }
 
     fn with(arguments: &Arguments, is_supported: impl Fn(Subject, Place) -> Result<(), String>) -> Self {

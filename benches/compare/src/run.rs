@@ -17,7 +17,7 @@ use crate::measure::{self, Figure};
 use crate::plan::{Plan, Stage};
 use crate::report::{self, Report};
 use crate::servers::Servers;
-use crate::subject::Site;
+use crate::subject::{Conditions, Policy, Site};
 use crate::table::{self, short};
 
 /// Something that went wrong: it leaves a gap in the figures, never a wrong one.
@@ -47,6 +47,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         rounds: arguments.rounds(),
         seconds: arguments.seconds(),
         vxlan: arguments.vxlan.as_str(),
+        policy: arguments.policy.as_str(),
         skipped: plan.skipped,
         failed: run.failures,
         ..machine
@@ -74,6 +75,7 @@ struct Run<'a> {
     lab: &'a LabName,
     seconds: u32,
     vxlan: Vxlan,
+    policy: Policy,
     measurements: usize,
     done: usize,
     figures: Figures,
@@ -86,6 +88,7 @@ impl<'a> Run<'a> {
             lab: &arguments.name,
             seconds: arguments.seconds(),
             vxlan: arguments.vxlan,
+            policy: arguments.policy,
             measurements,
             done: 0,
             figures: Figures::default(),
@@ -106,7 +109,8 @@ impl<'a> Run<'a> {
     }
 
     fn measure(&mut self, stage: &Stage) -> Result<()> {
-        let site = Site::build(self.lab, stage.subject, stage.place, stage.services, self.vxlan)?;
+        let conditions = Conditions { services: stage.services, vxlan: self.vxlan, policy: self.policy };
+        let site = Site::build(self.lab, stage.subject, stage.place, conditions)?;
         let servers = Servers::start(self.lab, &site)?;
         let busy = measure::wait_until_idle()?;
         eprintln!("    the machine is {:.0} % busy", 100.0 * busy);

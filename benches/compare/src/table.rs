@@ -30,7 +30,7 @@ pub fn render(report: &Report) -> String {
 /// What is to be known of a subject.
 fn note(subject: Subject, machine: &Machine) -> Option<String> {
     match subject {
-        Subject::VRouter => Some(format!("vrouter: --vxlan {}", machine.vxlan)),
+        Subject::VRouter => Some(format!("vrouter: --vxlan {} --policy {}", machine.vxlan, machine.policy)),
         Subject::Nftables => Some(machine.tracking()),
         Subject::Iptables => {
             Some("iptables: the measured services stand in the middle of the chain".to_owned())

@@ -1,97 +1,16 @@
 //! The cluster's default networks, and what Services may be given.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use vrouter_objects::{NetworkKind, Vni, VrfId};
+use vrouter_objects::{Vni, VrfId};
 
-use crate::family::{self, Family};
+use crate::family::Family;
+use crate::network::{
+    NetworkRole, NetworkSubnet, POD_NETWORK, PodNetwork, SERVICE_NETWORK, Tenancy, VirtualNetwork, overlap,
+};
 use crate::node_port::NodePortRange;
 use crate::{ModelError, NamespacedName};
-
-/// A virtual network, with its routing instance: the two are one to one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VirtualNetwork {
-    /// What it is called.
-    pub name: NamespacedName,
-    /// Its routing instance.
-    pub vrf: VrfId,
-    /// What marks its packets between nodes.
-    pub vni: Vni,
-    /// Its prefixes, at most one per family; the first one's family is the primary. The fabric has none of its own.
-    pub prefixes: Vec<IpNet>,
-    /// What its addresses are for.
-    pub role: NetworkRole,
-}
-
-/// What a network's addresses are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NetworkRole {
-    /// Interfaces; the first address of each prefix is the gateway, on every node alike.
-    Pods,
-    /// Virtual addresses of services; it has no gateway, as no interface is in it.
-    Services,
-    /// The nodes' own, and all that are beyond them.
-    Fabric,
-}
-
-impl NetworkRole {
-    /// What such a network is to a node.
-    pub const fn kind(self) -> NetworkKind {
-        match self {
-            Self::Pods | Self::Services => NetworkKind::Overlay,
-            Self::Fabric => NetworkKind::Fabric,
-        }
-    }
-}
-
-impl VirtualNetwork {
-    /// The network's prefix of this family.
-    pub fn prefix(&self, family: Family) -> Option<IpNet> {
-        self.prefixes.iter().copied().find(|&prefix| Family::from(prefix) == family)
-    }
-
-    /// The gateway of a prefix, where the network has gateways.
-    pub fn gateway(&self, prefix: IpNet) -> Option<IpAddr> {
-        match self.role {
-            NetworkRole::Pods => Some(family::address(prefix.into(), family::number(prefix.network()) + 1)),
-            NetworkRole::Services | NetworkRole::Fabric => None,
-        }
-    }
-
-    /// Whether an interface can have the address.
-    pub fn check(&self, address: IpAddr) -> Result<(), AddressFault> {
-        let prefix = self.prefix(address.into()).filter(|prefix| prefix.contains(&address));
-        let prefix = prefix.ok_or(AddressFault::Outside)?;
-        // A prefix's first address, and the last one of an IPv4 prefix, mean the prefix as a whole.
-        let is_whole = address == prefix.network() || (address.is_ipv4() && address == prefix.broadcast());
-        if is_whole || self.gateway(prefix) == Some(address) { Err(AddressFault::Reserved) } else { Ok(()) }
-    }
-
-    /// Whether the address belongs to the network.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        self.prefixes.iter().any(|prefix| prefix.contains(&address))
-    }
-}
-
-/// Why no interface can have an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AddressFault {
-    /// No address of the network.
-    Outside,
-    /// The gateway's, or a prefix's first or last.
-    Reserved,
-}
-
-impl fmt::Display for AddressFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Outside => "is no address of the pod network",
-            Self::Reserved => "is reserved in the pod network",
-        })
-    }
-}
 
 /// What the model must be told of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,18 +62,30 @@ impl ModelConfig {
             }
             check_block_length(pods, [v4_block, v6_block][index(pods.into())])?;
         }
-        let network = |name, vrf: u32, vni, prefixes, role| VirtualNetwork {
-            name: NamespacedName::new(NETWORK_NAMESPACE, name),
-            vrf: VrfId::new(vrf).expect("any number but 0 is a VRF id, and these are 1, 2 and 3"),
-            vni,
-            prefixes,
-            role,
+        let vrf =
+            |number| VrfId::new(number).expect("any number but 0 is a VRF id, and these are 1, 2 and 3");
+        let network = |name, vrf: VrfId, vni, subnets, role| {
+            let name = NamespacedName::new(NETWORK_NAMESPACE, name);
+            VirtualNetwork { name, vrf, vni, subnets, space: vrf, role }
         };
-        let (pods, services, fabric) = (NetworkRole::Pods, NetworkRole::Services, NetworkRole::Fabric);
+        let subnet_of = |network: &str, prefix: IpNet| {
+            let name = match Family::from(prefix) {
+                Family::V4 => format!("{network}-v4-subnet"),
+                Family::V6 => format!("{network}-v6-subnet"),
+            };
+            NamespacedName::new(NETWORK_NAMESPACE, name)
+        };
+        let pods = pod_prefixes.into_iter();
+        let pods = pods.map(|prefix| NetworkSubnet::of_pods(subnet_of(POD_NETWORK, prefix), prefix));
+        let services = service_prefixes.into_iter();
+        let services =
+            services.map(|prefix| NetworkSubnet::of_services(subnet_of(SERVICE_NETWORK, prefix), prefix));
+        let of_pods = NetworkRole::Pods(PodNetwork { tenancy: Tenancy::Cluster, services: vrf(2) });
+        let of_services = NetworkRole::Services(Tenancy::Cluster);
         let config = Self {
-            pods: network("default-podnetwork", 1, vnis.pods, pod_prefixes, pods),
-            services: network("default-servicenetwork", 2, vnis.services, service_prefixes, services),
-            fabric: network("ip-fabric", 3, vnis.fabric, Vec::new(), fabric),
+            pods: network(POD_NETWORK, vrf(1), vnis.pods, pods.collect(), of_pods),
+            services: network(SERVICE_NETWORK, vrf(2), vnis.services, services.collect(), of_services),
+            fabric: network("ip-fabric", vrf(3), vnis.fabric, Vec::new(), NetworkRole::Fabric),
             node_ports: NodePortRange::default(),
             load_balancer_pool: Vec::new(),
             block_lengths: [v4_block, v6_block],
@@ -172,8 +103,9 @@ impl ModelConfig {
     pub fn with_load_balancer_pool(self, pool: Vec<IpNet>) -> Result<Self, ModelError> {
         let pool: Vec<IpNet> = pool.into_iter().map(|prefix| prefix.trunc()).collect();
         for (i, &prefix) in pool.iter().enumerate() {
-            let others = self.networks().into_iter().flat_map(|network| &network.prefixes);
-            if let Some(&other) = others.chain(&pool[..i]).find(|other| overlap(**other, prefix)) {
+            let others = self.networks().into_iter().flat_map(VirtualNetwork::prefixes);
+            if let Some(other) = others.chain(pool[..i].iter().copied()).find(|other| overlap(*other, prefix))
+            {
                 return Err(ModelError::PoolOverlap { prefix, other });
             }
         }
@@ -213,11 +145,6 @@ fn index(family: Family) -> usize {
         Family::V4 => 0,
         Family::V6 => 1,
     }
-}
-
-/// Whether two prefixes share an address.
-pub fn overlap(one: IpNet, other: IpNet) -> bool {
-    one.contains(&other) || other.contains(&one)
 }
 
 fn one_per_family(network: &'static str, prefixes: Vec<IpNet>) -> Result<Vec<IpNet>, ModelError> {
@@ -307,8 +234,7 @@ mod tests {
     #[test]
     fn the_first_address_is_the_gateway() {
         let config = config(&["10.244.0.0/16", "fd00:10:244::/48"], &["10.96.0.0/12"], [24, 64]).unwrap();
-        let gateways: Vec<_> =
-            config.pods.prefixes.iter().map(|&prefix| config.pods.gateway(prefix)).collect();
+        let gateways: Vec<_> = config.pods.prefixes().map(|prefix| config.pods.gateway(prefix)).collect();
         assert_eq!(gateways, [Some("10.244.0.1".parse().unwrap()), Some("fd00:10:244::1".parse().unwrap())]);
     }
 }

@@ -17,26 +17,31 @@ mod document;
 mod error;
 mod family;
 mod index;
+mod interest;
 mod kube;
 mod model;
 mod multimap;
 mod name;
+mod network;
 mod node_port;
+mod policy;
 mod problem;
 mod tables;
 
 pub use allocate::{State, StateChange};
-pub use config::{ModelConfig, NetworkVnis, VirtualNetwork};
+pub use config::{ModelConfig, NetworkVnis};
 pub use document::{Document, DocumentKind, Selection};
 pub use error::ModelError;
 pub use family::Family;
 pub use index::{Attachment, Origin};
+pub use interest::{Holding, InterestChange};
 pub use kube::{
-    ClusterNetworkPolicySpec, Custom, Kind, KubeObject, ObjectRef, SubnetSpec, VirtualNetworkRouterSpec,
-    VirtualNetworkSpec,
+    ClusterNetworkPolicySpec, Custom, IpRange, Kind, KubeObject, ObjectRef, RouterEntry, RouterImport,
+    SubnetRange, SubnetReference, SubnetSpec, VirtualNetworkRouterSpec, VirtualNetworkSpec,
 };
 pub use model::{Model, Settlement};
 pub use name::NamespacedName;
+pub use network::VirtualNetwork;
 pub use node_port::NodePortRange;
 pub use problem::{Finding, Problem};
 pub use tables::{Change, Layer};

@@ -33,6 +33,23 @@ impl<K: Ord, V: Ord> Multimap<K, V> {
         }
     }
 
+    /// Whether the key has this value.
+    pub fn contains<Q: Ord + ?Sized, W: Ord + ?Sized>(&self, key: &Q, value: &W) -> bool
+    where
+        K: Borrow<Q>,
+        V: Borrow<W>,
+    {
+        self.0.get(key).is_some_and(|values| values.contains(value))
+    }
+
+    /// How many values the key has.
+    pub fn count<Q: Ord + ?Sized>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        self.0.get(key).map_or(0, BTreeSet::len)
+    }
+
     /// The key's values, in order.
     pub fn get<'a, Q: Ord + ?Sized>(&'a self, key: &Q) -> impl Iterator<Item = &'a V> + use<'a, K, V, Q>
     where

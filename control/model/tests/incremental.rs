@@ -243,6 +243,9 @@ proptest! {
         }
         scratch.settle();
         prop_assert_eq!(&cluster.tables, &tables(&scratch));
+        for node in NODES {
+            prop_assert_eq!(cluster.interest(node), scratch.interest(node).cloned().collect::<Vec<_>>());
+        }
         prop_assert_eq!(cluster.model.problems(), scratch.problems());
     }
 }

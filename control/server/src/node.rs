@@ -124,7 +124,7 @@ impl NodeSync {
     }
 
     /// The node says what it holds. What it lacks is pending after this.
-    pub fn hello(&mut self, version: Version, digest: Digest, view: &View) {
+    pub fn hello(&mut self, version: Version, digest: Digest, view: View<'_>) {
         let in_flight = self.in_flight.take();
         let whole = view.digest();
         if digest == whole {
@@ -161,7 +161,7 @@ impl NodeSync {
     }
 
     /// The next update, unless one is in flight or nothing is pending. `version` must be above all that were sent.
-    pub fn next_update(&mut self, version: Version, view: &View) -> Option<Arc<Update>> {
+    pub fn next_update(&mut self, version: Version, view: View<'_>) -> Option<Arc<Update>> {
         if self.in_flight.is_some() || self.has_nothing_to_send() {
             return None;
         }
@@ -191,7 +191,7 @@ impl NodeSync {
         version: Version,
         digest: Digest,
         refusals: Vec<(ObjectKey, String)>,
-        view: &View,
+        view: View<'_>,
     ) -> Acknowledged {
         let Some(update) = self.in_flight.take_if(|update| update.version == version) else {
             return Acknowledged::Unexpected;

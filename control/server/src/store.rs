@@ -176,7 +176,7 @@ mod tests {
         let (loaded, state) = store.load().unwrap();
         assert_eq!(loaded, Stamp { sequence: 2, version_ceiling: 1024 });
         let state = serde_json::to_value(state).unwrap();
-        assert_eq!(state["floating_ips"]["by_address"]["10.96.0.11"]["service"], "default/b");
+        assert_eq!(state["floating_ips"]["by_address"]["2/10.96.0.11"]["service"], "default/b");
         assert_eq!(state["exposures"]["by_service"], serde_json::json!({}));
     }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Controller, NODES, service};
+use common::{Controller, FakeNode, NODES, Table, service};
 use tonic::transport::Endpoint;
 use vrouter_proto::v1;
 use vrouter_proto::v1::inspect_client::InspectClient;
@@ -57,6 +57,122 @@ async fn every_fault_is_named_and_everything_else_is_applied() {
         assert!(problems.iter().any(|line| line.starts_with(part)), "{part}\nin {problems:#?}");
     }
     assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+}
+
+/// An object of a kind, with this spec.
+fn object(api_version: &str, kind: &str, name: &str, spec: &str) -> String {
+    format!("---\napiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: {name}}}\nspec: {spec}\n")
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_policies_and_networks_is_named() {
+    let controller = Controller::start(NODES).await;
+    let (policies, cluster) = ("networking.k8s.io/v1", "policy.networking.k8s.io/v1alpha2");
+    let contrail = "core.contrail.juniper.net/v1alpha1";
+    let unreadable = [
+        (
+            object(policies, "NetworkPolicy", "labels", "{podSelector: {matchLabels: {version: 1}}}"),
+            "NetworkPolicy default/labels | spec.podSelector.matchLabels.version | invalid type: integer `1`",
+        ),
+        (
+            object(
+                policies,
+                "NetworkPolicy",
+                "from",
+                "{podSelector: {}, ingress: [{from: [{podSelector: web}]}]}",
+            ),
+            "NetworkPolicy default/from | spec.ingress[0].from[0].podSelector | invalid type: string \"web\"",
+        ),
+        (
+            object(
+                policies,
+                "NetworkPolicy",
+                "end",
+                "{podSelector: {}, egress: [{ports: [{port: 1, endPort: nine}]}]}",
+            ),
+            "NetworkPolicy default/end | spec.egress[0].ports[0].endPort | invalid type: string \"nine\"",
+        ),
+        (
+            object("networking.k8s.io/v2", "NetworkPolicy", "future", "{podSelector: {}}"),
+            "NetworkPolicy default/future | apiVersion | networking.k8s.io/v2 is unknown; NetworkPolicy is read in networking.k8s.io/v1",
+        ),
+        (
+            object(cluster, "ClusterNetworkPolicy", "first", "{tier: Admin, priority: high, subject: {}}"),
+            "ClusterNetworkPolicy first | spec.priority | invalid type: string \"high\"",
+        ),
+        (
+            object("policy.networking.k8s.io/v1alpha1", "AdminNetworkPolicy", "older", "{}"),
+            "AdminNetworkPolicy default/older | kind | AdminNetworkPolicy in policy.networking.k8s.io/v1alpha1 is unknown",
+        ),
+        (
+            object("projectcalico.org/v3", "NetworkPolicy", "other", "{}"),
+            "NetworkPolicy default/other | kind | NetworkPolicy in projectcalico.org/v3 is unknown",
+        ),
+        (
+            object(contrail, "VirtualNetwork", "blue", "{v4SubnetReference: blue}"),
+            "VirtualNetwork default/blue | spec.v4SubnetReference | invalid type: string \"blue\"",
+        ),
+        (
+            object(contrail, "Subnet", "blue", "{cidr: 10}"),
+            "Subnet default/blue | spec.cidr | invalid type: integer `10`",
+        ),
+        (
+            object(contrail, "VirtualNetworkRouter", "mesh", "{type: [mesh]}"),
+            "VirtualNetworkRouter default/mesh | spec.type | invalid type: sequence",
+        ),
+        (
+            object(contrail, "BGPRouter", "edge", "{}"),
+            "BGPRouter default/edge | kind | BGPRouter in core.contrail.juniper.net/v1alpha1 is unknown",
+        ),
+    ];
+    for (i, (text, _)) in unreadable.iter().enumerate() {
+        controller.write(&format!("{i:02}.yaml"), text);
+    }
+    // What these say beyond what is read is left alone, as of other kinds; and versions that say the same are read.
+    let fine = [
+        object("extensions/v1beta1", "NetworkPolicy", "old", "{podSelector: {}, sidecar: {}}"),
+        object(
+            "core.contrail.juniper.net/v3",
+            "Subnet",
+            "green",
+            "{cidr: 10.9.0.0/24, disableBGPaaSVIP: true}",
+        ),
+        object(
+            "core.contrail.juniper.net/v3",
+            "VirtualNetwork",
+            "green",
+            "{podNetwork: true, v4SubnetReference: {apiVersion: core.contrail.juniper.net/v3, kind: Subnet, namespace: default, name: green}}",
+        ),
+    ];
+    controller.write("fine.yaml", &fine.concat());
+    let problems = problems(&controller.settle().await);
+    for (i, (_, message)) in unreadable.iter().enumerate() {
+        let line = format!("{i:02}.yaml | {message}");
+        assert!(problems.iter().any(|problem| problem.starts_with(&line)), "{line}\nin {problems:#?}");
+    }
+    assert_eq!(problems.len(), unreadable.len(), "{problems:#?}");
+}
+
+#[tokio::test]
+async fn a_policy_that_cannot_be_read_any_more_stays_as_it_was() {
+    let controller = Controller::start(&format!(
+        "{NODES}{}",
+        object("v1", "Pod", "web", "{nodeName: n1, containers: []}")
+    ))
+    .await;
+    let policy = |api_version, types| {
+        object(api_version, "NetworkPolicy", "deny", &format!("{{podSelector: {{}}, policyTypes: {types}}}"))
+    };
+    let mut n1 = FakeNode::connect(&controller, "n1", Table::default()).await;
+    controller.write("deny.yaml", &policy("networking.k8s.io/v1", "[Ingress]"));
+    n1.settle(&controller).await;
+    let guarded = n1.table.clone();
+    assert_eq!(guarded.policies().len(), 1);
+    for wrong in [policy("networking.k8s.io/v1", "Ingress"), policy("networking.k8s.io/v2", "[Ingress]")] {
+        controller.write("deny.yaml", &wrong);
+        assert_eq!(n1.settle(&controller).await.problems.len(), 1);
+        assert_eq!(n1.table, guarded, "{wrong}");
+    }
 }
 
 #[tokio::test]

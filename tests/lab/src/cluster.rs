@@ -70,6 +70,14 @@ fn translated(lab: &LabName, node: &str) -> Result<Vec<FloatingIp>> {
     Ok(pieces.into_iter().flat_map(|piece| piece.floating_ips).collect())
 }
 
+/// The network of each pod on a node.
+pub fn networks(lab: &LabName, node: &str) -> Result<BTreeMap<Name, String>> {
+    let line = Line::open(&node::socket(lab, node))?;
+    let mut client = NodeClient::new(line.channel());
+    let interfaces = line.call(client.interfaces(TableRequest {}))?.interfaces;
+    Ok(interfaces.into_iter().filter_map(|it| Some((it.name.parse().ok()?, it.network))).collect())
+}
+
 /// What a Service has outside the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frontends {
@@ -135,7 +143,8 @@ fn our_peer(lab: &LabName, node: &str) -> Result<Peer> {
     Ok(Peer { address, mac: mac.join(":"), blocks: own_blocks(&routes)? })
 }
 
-/// A node rejects what is in its own blocks and belongs to no pod; that tells the blocks.
+/// A node rejects what is in its own blocks and belongs to no pod; that tells the blocks. It also rejects what is in the
+/// pod network around them and in no node's block.
 fn own_blocks(routes: &[Route]) -> Result<Vec<IpNet>> {
     let block = |route: &Route| {
         let key = route.key.as_ref().filter(|key| key.vrf == POD_VRF)?;
@@ -144,7 +153,9 @@ fn own_blocks(routes: &[Route]) -> Result<Vec<IpNet>> {
         let address = ip(prefix.address.as_ref()?)?;
         rejects.then(|| IpNet::new(address, prefix.length.try_into().ok()?).ok()).flatten()
     };
-    let blocks: Vec<_> = routes.iter().filter_map(block).collect();
+    let rejected: Vec<_> = routes.iter().filter_map(block).collect();
+    let is_innermost = |one: &&IpNet| !rejected.iter().any(|other| other != *one && one.contains(other));
+    let blocks: Vec<_> = rejected.iter().filter(is_innermost).copied().collect();
     if blocks.is_empty() {
         bail!("it has no block of pod addresses");
     }
@@ -216,10 +227,11 @@ mod tests {
         };
         let routes = [
             route(1, &[10, 244, 1, 0], 24, Kind::Reject(Empty {})),
+            route(1, &[10, 244, 0, 0], 16, Kind::Reject(Empty {})),
             route(1, &[10, 244, 2, 0], 24, Kind::Tunnel(2)),
             route(2, &[10, 96, 0, 0], 12, Kind::Reject(Empty {})),
         ];
         assert_eq!(own_blocks(&routes).unwrap(), ["10.244.1.0/24".parse::<IpNet>().unwrap()]);
-        assert!(own_blocks(&routes[1..]).is_err());
+        assert!(own_blocks(&routes[2..]).is_err());
     }
 }

@@ -113,9 +113,10 @@ pub fn is_name(text: &str) -> bool {
 }
 
 /// Kinds whose objects stand outside namespaces.
-const CLUSTER_KINDS: [&str; 8] = [
+const CLUSTER_KINDS: [&str; 9] = [
     "Namespace",
     "Node",
+    "ClusterNetworkPolicy",
     "IngressClass",
     "ClusterRole",
     "ClusterRoleBinding",
@@ -125,7 +126,7 @@ const CLUSTER_KINDS: [&str; 8] = [
 ];
 
 /// Kinds with the other names `kubectl` knows them by.
-const KINDS: [(&str, &[&str]); 13] = [
+const KINDS: [(&str, &[&str]); 17] = [
     ("Namespace", &["ns", "namespaces"]),
     ("Node", &["no", "nodes"]),
     ("Pod", &["po", "pods"]),
@@ -138,6 +139,10 @@ const KINDS: [(&str, &[&str]); 13] = [
     ("StatefulSet", &["sts", "statefulsets"]),
     ("DaemonSet", &["ds", "daemonsets"]),
     ("NetworkPolicy", &["netpol", "networkpolicies"]),
+    ("ClusterNetworkPolicy", &["cnp", "clusternetworkpolicies"]),
+    ("VirtualNetwork", &["vn", "virtualnetworks"]),
+    ("Subnet", &["sn", "subnets"]),
+    ("VirtualNetworkRouter", &["vnr", "virtualnetworkrouters"]),
     ("Ingress", &["ing", "ingresses"]),
 ];
 
@@ -165,6 +170,9 @@ mod tests {
             assert_eq!(ObjectKey::from_words(word, "web/nginx").unwrap(), service, "{word}");
         }
         assert_eq!(ObjectKey::from_words("node", "n1").unwrap().file_name(), "Node_n1.yaml");
+        let policy = ObjectKey::from_words("cnp", "first").unwrap();
+        assert_eq!(policy.file_name(), "ClusterNetworkPolicy_first.yaml");
+        assert_eq!(ObjectKey::from_words("vn", "red/red").unwrap().to_string(), "VirtualNetwork red/red");
         assert!(ObjectKey::from_words("svc", "nginx").is_err());
         assert!(ObjectKey::from_words("gadget", "a/b").is_err());
     }

@@ -48,6 +48,8 @@ struct PodStatus {
     name: String,
     node: String,
     ips: Vec<IpAddr>,
+    /// As its node has it attached; none where a kernel forwards, or nobody.
+    network: Option<String>,
     phase: &'static str,
     #[serde(skip)]
     ready: &'static str,
@@ -83,7 +85,10 @@ impl Status {
     pub fn of(name: &LabName, state: &State) -> Result<Self> {
         let running =
             |node: &&Node| matches!(&node.data_path, DataPath::VRouter(Some(process)) if process.runs());
-        let asked = state.nodes.iter().find(running).map(|node| cluster::frontends(name, &node.name));
+        let ours: Vec<_> = state.nodes.iter().filter(running).collect();
+        let asked = ours.first().map(|node| cluster::frontends(name, &node.name));
+        let networks: BTreeMap<_, _> =
+            ours.iter().flat_map(|node| cluster::networks(name, &node.name).unwrap_or_default()).collect();
         let allocated = Allocated {
             addresses: cluster::addresses(name).unwrap_or_default(),
             frontends: asked.and_then(Result::ok).unwrap_or_default(),
@@ -94,7 +99,7 @@ impl Status {
             client: Outside::of(Outsider::Client),
             client2: Outside::of(Outsider::SecondClient),
             internet: Outside::of(Outsider::Internet),
-            pods: state.pods.iter().map(PodStatus::of).collect(),
+            pods: state.pods.iter().map(|pod| PodStatus::of(pod, &networks)).collect(),
             services: services.iter().filter_map(|service| ServiceStatus::of(service, &allocated)).collect(),
         })
     }
@@ -108,7 +113,7 @@ impl Status {
                 .map(|node| vec![node.name.clone(), join(&node.addresses), node.data_path.into()]),
         );
         let pods = table(
-            &["NAMESPACE", "POD", "PHASE", "READY", "NODE", "ADDRESSES"],
+            &["NAMESPACE", "POD", "PHASE", "READY", "NODE", "NETWORK", "ADDRESSES"],
             self.pods.iter().map(|pod| {
                 vec![
                     pod.namespace.clone(),
@@ -116,6 +121,7 @@ impl Status {
                     pod.phase.into(),
                     pod.ready.into(),
                     pod.node.clone(),
+                    pod.network.clone().unwrap_or_default(),
                     join(&pod.ips),
                 ]
             }),
@@ -163,7 +169,7 @@ impl Outside {
 }
 
 impl PodStatus {
-    fn of(pod: &Pod) -> Self {
+    fn of(pod: &Pod, networks: &BTreeMap<Name, String>) -> Self {
         let phase = match &pod.phase {
             Phase::Pending => "Pending",
             Phase::Running if pod.processes.iter().any(|process| process.runs()) => "Running",
@@ -175,7 +181,8 @@ impl PodStatus {
             ("Running" | "Terminating", Readiness::Ready) => "yes",
             _ => "no",
         };
-        Self { namespace, name, node: pod.node.clone(), ips: pod.addresses.clone(), phase, ready }
+        let network = networks.get(&pod.name).cloned();
+        Self { namespace, name, node: pod.node.clone(), ips: pod.addresses.clone(), network, phase, ready }
     }
 }
 

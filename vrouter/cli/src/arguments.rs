@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand};
 use vrouter_objects::IpProtocol;
 
+use crate::end::{AskedPort, Party, Target};
 use crate::iptables::Family;
 use crate::output::Format;
 
@@ -38,6 +39,7 @@ pub enum Command {
     /// Interfaces, with their counters.
     Vif,
     /// Networks: one VRF each.
+    #[command(visible_alias = "vn")]
     Vrf,
     /// Routes.
     #[command(visible_alias = "rt")]
@@ -65,6 +67,17 @@ pub enum Command {
         #[command(flatten)]
         form: ServiceForm,
     },
+    /// Network policies that select pods of this node, in brief, in the order they are asked.
+    Policies,
+    /// Network policies rule by rule, with what each did on this node; or whether policy allows a connection.
+    #[command(args_conflicts_with_subcommands = true)]
+    Policy(PolicyArguments),
+    /// Peer sets: those whom policies' rules refer to.
+    #[command(visible_alias = "peersets")]
+    Peerset {
+        /// Only this set, by name or number, with its addresses.
+        set: Option<String>,
+    },
     /// Flows: one line for each direction of a connection.
     Flow(FlowFilter),
     /// Dropped packets, counted by reason, and the last ones.
@@ -89,6 +102,41 @@ const OBJECTS: &str = "Kinds: project (proj), virtual-network (vn), routing-inst
 virtual-router (vr), virtual-machine (vm), virtual-machine-interface (vmi), instance-ip (iip), floating-ip (fip), \
 load-balancer (lb), listener (lbl), pool (lbp), member (lbm).";
 
+/// What is asked about network policy.
+#[derive(Debug, Args)]
+pub struct PolicyArguments {
+    /// Only this policy (namespace/name, or the name alone where it has no namespace), with its kind before it or without.
+    pub name: Option<String>,
+    /// Another question.
+    #[command(subcommand)]
+    pub question: Option<PolicyQuestion>,
+}
+
+/// A question about network policy.
+#[derive(Debug, Subcommand)]
+pub enum PolicyQuestion {
+    /// Whether policy allows a new connection, and by which rule: exit status 0: allowed, 1: denied, 2: not decided here.
+    ///
+    /// It is answered from the tables that packets are forwarded by on this node. What leaves a pod is decided where the
+    /// pod is, and so is what comes to one. Nothing is sent and nothing is counted.
+    Test(PolicyTest),
+}
+
+/// A connection that policy is asked about.
+#[derive(Debug, Args)]
+pub struct PolicyTest {
+    /// Who begins it: a pod (namespace/pod) or an address.
+    pub from: Party,
+    /// Whom it is to: a pod, a Service (service/namespace/name) or an address.
+    pub to: Target,
+    /// The port, TCP's unless said otherwise: 80, 53/udp, 9/sctp; or icmp.
+    #[arg(value_name = "PORT[/PROTOCOL]")]
+    pub port: AskedPort,
+    /// The network that FROM is an address of, by name or VRF number, where it could be of several.
+    #[arg(long, value_name = "NETWORK")]
+    pub vrf: Option<String>,
+}
+
 /// Which routes.
 #[derive(Debug, Args)]
 pub struct RouteFilter {
@@ -109,6 +157,9 @@ pub struct ServiceForm {
     /// Only the rules of this family, as its own iptables-restore takes them.
     #[arg(long, requires = "as_iptables", value_name = "4|6")]
     pub family: Option<Family>,
+    /// The rules of the services of this network, by name or VRF number; else of the first one that has services.
+    #[arg(long, requires = "as_iptables", value_name = "NETWORK")]
+    pub vrf: Option<String>,
 }
 
 /// Which flows.
@@ -182,6 +233,12 @@ mod tests {
             "vrctl service",
             "vrctl service a/b --family 4",
             "vrctl services --as-iptables --family 5",
+            "vrctl services --vrf 2",
+            "vrctl policy test a/b c/d",
+            "vrctl policy test service/a/b c/d 80",
+            "vrctl policy test a/b c/d 0",
+            "vrctl policy test a/b c/d 80/icmp",
+            "vrctl policy a/b test a/b c/d 80",
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
@@ -192,6 +249,14 @@ mod tests {
             "vrctl flow --proto 47",
             "vrctl service a/b",
             "vrctl services --as-iptables --family 6",
+            "vrctl services --as-iptables --vrf 2",
+            "vrctl vn",
+            "vrctl policies -o json",
+            "vrctl policy",
+            "vrctl policy shop/front",
+            "vrctl policy test a/b service/c/d 53/udp",
+            "vrctl policy test 10.0.0.1 fd00::1 icmp --vrf 4",
+            "vrctl peerset 7",
         ] {
             assert!(parse(good).is_ok(), "{good}");
         }

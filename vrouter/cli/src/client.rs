@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
+use vrouter_objects::PeerSetId;
 use vrouter_proto::v1::inspect_client::InspectClient;
 use vrouter_proto::v1::node_client::NodeClient;
 use vrouter_proto::{MAX_MESSAGE_BYTES, v1};
@@ -80,6 +81,37 @@ impl Client {
     /// Dropped packets.
     pub async fn drops(&mut self) -> Result<v1::DropTable, CliError> {
         let reply = self.node.drops(v1::TableRequest {}).await;
+        self.table(reply)
+    }
+
+    /// Network policies.
+    pub async fn policies(&mut self) -> Result<v1::PolicyTable, CliError> {
+        let reply = self.node.policies(v1::TableRequest {}).await;
+        let mut table = v1::PolicyTable::default();
+        for piece in all(self.table(reply)?).await? {
+            table.policies.extend(piece.policies);
+            table.missing.extend(piece.missing);
+        }
+        Ok(table)
+    }
+
+    /// Peer sets in brief.
+    pub async fn peer_sets(&mut self) -> Result<Vec<v1::HeldPeerSet>, CliError> {
+        let reply = self.node.peer_sets(v1::TableRequest {}).await;
+        let pieces = all(self.table(reply)?).await?;
+        Ok(pieces.into_iter().flat_map(|piece| piece.sets).collect())
+    }
+
+    /// The addresses of one peer set.
+    pub async fn peer_addresses(&mut self, set: PeerSetId) -> Result<Vec<v1::PeerAddress>, CliError> {
+        let reply = self.node.peer_addresses(v1::PeerAddressRequest { set: set.get() }).await;
+        let pieces = all(self.table(reply)?).await?;
+        Ok(pieces.into_iter().flat_map(|piece| piece.addresses).collect())
+    }
+
+    /// What would become of a connection.
+    pub async fn trace(&mut self, request: v1::TraceRequest) -> Result<v1::TraceReply, CliError> {
+        let reply = self.node.trace(request).await;
         self.table(reply)
     }
 

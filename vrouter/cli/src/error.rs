@@ -1,5 +1,6 @@
 //! The one error type of the tool. Each is one line.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -45,12 +46,52 @@ pub enum CliError {
         name: String,
     },
     /// A Service of which the node holds nothing.
-    #[error("this node holds no service \"{name}\"{}", also(.near))]
+    #[error("this node holds no service \"{name}\"; {}", near_or(.near, "those without an address of their own are held nowhere"))]
     UnknownService {
         /// The name that was asked for.
         name: String,
         /// What may have been meant.
         near: Vec<String>,
+    },
+    /// A policy that the node does not hold.
+    #[error("this node holds no policy \"{name}\"; {}", near_or(.near, "those that select no pod of it are held elsewhere"))]
+    UnknownPolicy {
+        /// The name that was asked for.
+        name: String,
+        /// What may have been meant.
+        near: Vec<String>,
+    },
+    /// A pod that is not on this node.
+    #[error("pod {pod} is not on this node, and where else it is cannot be told: {problem}")]
+    PodElsewhere {
+        /// The pod.
+        pod: String,
+        /// Why not.
+        problem: String,
+    },
+    /// An address that several have.
+    #[error("{address} may be of {}: say by its name who is meant, or by --vrf", .owners.join(" or of "))]
+    Ambiguous {
+        /// The address.
+        address: IpAddr,
+        /// Who may be meant.
+        owners: Vec<String>,
+    },
+    /// A network of which the node holds nothing.
+    #[error("this node holds nothing of network {network}, which {whose} is in: ask where it runs")]
+    NetworkNotHeld {
+        /// Whose network it is.
+        whose: String,
+        /// The network.
+        network: String,
+    },
+    /// Two that have no addresses of one family.
+    #[error("{from} and {to} have no addresses of one family")]
+    NoCommonFamily {
+        /// One.
+        from: String,
+        /// The other.
+        to: String,
     },
     /// The socket belongs to the controller, which has no tables.
     #[error("{} is a controller's socket: only get and status work there", .0.display())]
@@ -66,11 +107,7 @@ pub enum CliError {
     Output(#[from] std::io::Error),
 }
 
-/// What to look at instead.
-fn also(near: &[String]) -> String {
-    if near.is_empty() {
-        // It may exist all the same.
-        return "; those without an address of their own are held nowhere".to_owned();
-    }
-    format!("; near to it: {}", near.join(", "))
+/// What to look at instead, or why there may be none.
+fn near_or(near: &[String], otherwise: &str) -> String {
+    if near.is_empty() { otherwise.to_owned() } else { format!("near to it: {}", near.join(", ")) }
 }

@@ -5,25 +5,38 @@
 
 mod arguments;
 mod client;
+mod end;
 mod error;
 pub mod iptables;
 mod names;
+mod near;
+mod outcome;
 mod output;
+mod policy;
 pub mod service;
 mod view;
 mod words;
 
 pub use arguments::Arguments;
 pub use error::CliError;
+pub use outcome::Outcome;
 
-use arguments::Command;
+use arguments::{Command, PolicyQuestion};
 use client::Client;
 
 /// Shows what was asked for.
-pub async fn run(arguments: Arguments) -> Result<(), CliError> {
+pub async fn run(arguments: Arguments) -> Result<Outcome, CliError> {
     let mut client = Client::connect(&arguments.socket).await?;
     let format = arguments.output;
-    match arguments.command {
+    let shown = match arguments.command {
+        Command::Policy(of) => match of.question {
+            Some(PolicyQuestion::Test(test)) => {
+                return view::policy_test::show(&mut client, format, &test).await;
+            }
+            None => view::policy::show(&mut client, format, of.name.as_deref()).await,
+        },
+        Command::Policies => view::policies::show(&mut client, format).await,
+        Command::Peerset { set } => view::peerset::show(&mut client, format, set.as_deref()).await,
         Command::Vif => view::vif::show(&mut client, format).await,
         Command::Vrf => view::vrf::show(&mut client, format).await,
         Command::Route(filter) => view::route::show(&mut client, format, &filter).await,
@@ -36,5 +49,6 @@ pub async fn run(arguments: Arguments) -> Result<(), CliError> {
         Command::Drops { all } => view::drops::show(&mut client, format, all).await,
         Command::Get { object, name } => view::get::show(&mut client, format, object, name).await,
         Command::Status => view::status::show(&mut client, format).await,
-    }
+    };
+    shown.map(|()| Outcome::Shown)
 }

@@ -1,7 +1,7 @@
-//! The words that properties of services are printed as.
+//! The words that properties of services and policies are printed as.
 
 use vrouter_objects::{
-    AffinityTimeout, ExternalAddress, ExternalKind, FloatingIp, MemberState, TrafficPolicy,
+    AffinityTimeout, ExternalAddress, ExternalKind, FloatingIp, MemberState, Tier, TrafficPolicy,
 };
 
 /// A policy, as Kubernetes writes it.
@@ -48,4 +48,30 @@ pub fn affinity(affinity: Option<AffinityTimeout>) -> String {
 /// The text, or what stands for none.
 pub fn or_dash(text: String) -> String {
     if text.is_empty() { "-".to_owned() } else { text }
+}
+
+/// A policy's tier.
+pub fn tier(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Admin(_) => "admin",
+        Tier::Namespace => "namespace",
+        Tier::Baseline(_) => "baseline",
+    }
+}
+
+/// The priority in its tier, where there is one.
+pub fn priority(tier: Tier) -> Option<u16> {
+    match tier {
+        Tier::Admin(priority) | Tier::Baseline(priority) => Some(priority),
+        Tier::Namespace => None,
+    }
+}
+
+/// So many of something.
+pub fn counted(count: u64, what: &str) -> String {
+    match (count, what.ends_with('s')) {
+        (1, _) => format!("1 {what}"),
+        (count, false) => format!("{count} {what}s"),
+        (count, true) => format!("{count} {what}es"),
+    }
 }

@@ -140,6 +140,34 @@ fn check_sees_what_was_changed() {
 }
 
 #[test]
+fn pods_of_two_networks_may_have_the_same_addresses() {
+    let node = FakeNode::start();
+    let pods = ["same-1", "same-2"].map(Netns::new);
+    let call = |command, number: usize| {
+        Call::new(command).container(&format!("c{number}")).netns(&pods[number].path).node(&node)
+    };
+    let added = [0, 1].map(|number| {
+        pods[number].run("ip tuntap add eth0 mode tap");
+        pods[number].run("ip link set eth0 address 02:50:00:00:00:01");
+        call("ADD", number).succeeds()
+    });
+    assert_eq!(added[0]["ips"], added[1]["ips"]);
+    (0..2).for_each(|number| drop(call("CHECK", number).previous(&added[number]).succeeds()));
+    call("DEL", 0).succeeds();
+    call("CHECK", 1).previous(&added[1]).succeeds();
+}
+
+#[test]
+fn a_pod_whose_network_is_not_known_yet_may_be_tried_again() {
+    let node = FakeNode::start();
+    let why = "pod default/web belongs to vrf 7, which is not known here yet";
+    node.with(|state| state.refusal = Some(Status::unavailable(why)));
+    let answer = Call::new("ADD").container("c1").netns("/run/netns/none").node(&node).fails();
+    assert_eq!(answer["code"], 11);
+    assert!(answer["details"].as_str().unwrap().contains(why), "{answer}");
+}
+
+#[test]
 fn cni_4_del_is_idempotent_with_and_without_a_namespace_or_a_vrouter() {
     let netns = Netns::new("del");
     let node = FakeNode::start();

@@ -22,9 +22,12 @@ pub enum AddressingError {
         /// The leases.
         prefixes: Vec<String>,
     },
+    /// Nothing is leased to this node in any network.
+    #[error("no interface ids are leased to this node yet")]
+    NoVmi,
     /// Every interface id of every lease has been given once.
-    #[error("all interface ids leased to this node in vrf {0} have been given")]
-    NoVmiLeft(VrfId),
+    #[error("all interface ids leased to this node have been given")]
+    NoVmiLeft,
 }
 
 /// The leases, and how far they were used up.
@@ -37,9 +40,9 @@ pub struct Addressing {
 /// How far leases were used up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Used {
-    /// For each network the lowest interface id that was not given yet, one beyond the last `u32` where all were.
-    /// Ranges that are leased anew lie above those before, so whatever is below was given, or never will be.
-    pub next_vmi: BTreeMap<VrfId, u64>,
+    /// The lowest interface id that was not given yet, one beyond the last `u32` where all were. Ranges that are leased
+    /// anew lie above those before, so whatever is below was given, or never will be.
+    pub next_vmi: u64,
     /// The address of each lease that was given last; the next one is looked for behind it.
     pub last_address: BTreeMap<LeaseId, IpAddr>,
 }
@@ -79,37 +82,34 @@ impl Addressing {
         self.leases.values().next().map(|lease| lease.vrf)
     }
 
-    /// An interface id and one address per leased family that is not `taken`; nothing is used up where this fails.
-    pub fn grant(&mut self, vrf: VrfId, taken: impl Fn(IpAddr) -> bool) -> Result<Grant, AddressingError> {
-        let found = [self.find(vrf, Family::V4, &taken)?, self.find(vrf, Family::V6, &taken)?];
+    /// An interface id, and one address per family that is leased in this address space and is not `taken`; nothing is
+    /// used up where this fails.
+    pub fn grant(&mut self, space: VrfId, taken: impl Fn(IpAddr) -> bool) -> Result<Grant, AddressingError> {
+        let found = [self.find(space, Family::V4, &taken)?, self.find(space, Family::V6, &taken)?];
         let found: Vec<_> = found.into_iter().flatten().collect();
         if found.is_empty() {
-            return Err(AddressingError::NoLease(vrf));
+            return Err(AddressingError::NoLease(space));
         }
-        let vmi = self.take_vmi(vrf)?;
+        let vmi = self.take_vmi()?;
         self.used.last_address.extend(found.iter().copied());
         Ok(Grant { vmi, addresses: found.into_iter().map(|(_, address)| address).collect() })
     }
 
-    /// An interface id alone, for an interface whose addresses the controller chose.
-    pub fn take_vmi(&mut self, vrf: VrfId) -> Result<VmiId, AddressingError> {
-        if self.leases_of(vrf).next().is_none() {
-            return Err(AddressingError::NoLease(vrf));
+    /// An interface id alone, for an interface whose addresses the controller chose. It is of any lease: ids are the
+    /// node's, whatever network they are used in.
+    pub fn take_vmi(&mut self) -> Result<VmiId, AddressingError> {
+        if self.leases.is_empty() {
+            return Err(AddressingError::NoVmi);
         }
-        let next = self.used.next_vmi.get(&vrf).copied().unwrap_or_default();
-        let left = self.leases_of(vrf).filter_map(|lease| {
+        let left = self.leases.values().filter_map(|lease| {
             let first = u64::from(lease.first_vmi);
-            let free = next.max(first);
+            let free = self.used.next_vmi.max(first);
             (free < first + u64::from(lease.vmi_count)).then_some(free)
         });
         let vmi = left.min().and_then(|id| u32::try_from(id).ok()).and_then(|id| VmiId::new(id).ok());
-        let vmi = vmi.ok_or(AddressingError::NoVmiLeft(vrf))?;
-        self.used.next_vmi.insert(vrf, u64::from(vmi.get()) + 1);
+        let vmi = vmi.ok_or(AddressingError::NoVmiLeft)?;
+        self.used.next_vmi = u64::from(vmi.get()) + 1;
         Ok(vmi)
-    }
-
-    fn leases_of(&self, vrf: VrfId) -> impl Iterator<Item = &AddressLease> {
-        self.leases.values().filter(move |lease| lease.vrf == vrf)
     }
 
     /// The next free address of one family; `None` where none of this family is leased.
@@ -119,8 +119,8 @@ impl Addressing {
         family: Family,
         taken: &impl Fn(IpAddr) -> bool,
     ) -> Result<Option<(LeaseId, IpAddr)>, AddressingError> {
-        let leases: Vec<_> =
-            self.leases_of(vrf).filter(|lease| Family::of(&lease.prefix) == family).collect();
+        let is_fitting = |lease: &&AddressLease| lease.vrf == vrf && Family::of(&lease.prefix) == family;
+        let leases: Vec<_> = self.leases.values().filter(is_fitting).collect();
         for lease in &leases {
             let last = self.used.last_address.get(&lease.id).copied();
             if let Some(address) = next_free(&lease.prefix, last, taken) {
@@ -244,7 +244,7 @@ mod tests {
 
         let full = addressing.grant(vrf(1), |address| held.contains(&address)).unwrap_err();
         assert_eq!(full.to_string(), "all addresses of 10.244.0.0/29 in vrf 1 are in use");
-        assert_eq!(addressing.used().next_vmi[&vrf(1)], 6, "a failure uses up no id");
+        assert_eq!(addressing.used().next_vmi, 6, "a failure uses up no id");
 
         held.remove(&ip("10.244.0.6"));
         held.remove(&ip("10.244.0.3"));
@@ -273,14 +273,14 @@ mod tests {
     fn no_lease_no_ids_and_a_second_lease() {
         let mut addressing = addressing(&[lease(1, "10.244.0.0/30", 1, 1)]);
         assert_eq!(addressing.grant(vrf(2), |_| false), Err(AddressingError::NoLease(vrf(2))));
-        assert_eq!(addressing.take_vmi(vrf(2)), Err(AddressingError::NoLease(vrf(2))));
+        assert_eq!(Addressing::default().take_vmi(), Err(AddressingError::NoVmi));
         addressing.grant(vrf(1), |_| false).unwrap();
-        assert_eq!(addressing.grant(vrf(1), |_| false), Err(AddressingError::NoVmiLeft(vrf(1))));
+        assert_eq!(addressing.grant(vrf(1), |_| false), Err(AddressingError::NoVmiLeft));
 
         addressing.put(lease(2, "10.244.1.0/30", u32::MAX, 1));
         let grant = addressing.grant(vrf(1), |address| address < ip("10.244.1.0")).unwrap();
         assert_eq!((grant.vmi.get(), grant.addresses), (u32::MAX, vec![ip("10.244.1.1")]));
-        assert_eq!(addressing.take_vmi(vrf(1)), Err(AddressingError::NoVmiLeft(vrf(1))));
+        assert_eq!(addressing.take_vmi(), Err(AddressingError::NoVmiLeft));
     }
 
     #[test]
@@ -296,33 +296,33 @@ mod tests {
         assert_eq!((grant.vmi.get(), grant.addresses), (2, vec![ip("10.244.0.2")]));
 
         after.put(lease(1, "10.244.0.0/24", 500, 100));
-        assert_eq!(after.take_vmi(vrf(1)).unwrap().get(), 500, "another range starts at its own first id");
+        assert_eq!(after.take_vmi().unwrap().get(), 500, "another range starts at its own first id");
     }
 
     #[test]
     fn an_id_of_an_older_range_is_never_given_again() {
         let older = lease(1, "10.244.0.0/24", 1, 100);
         let mut before = addressing(std::slice::from_ref(&older));
-        before.take_vmi(vrf(1)).unwrap();
+        before.take_vmi().unwrap();
         before.put(lease(1, "10.244.0.0/24", 500, 100));
-        before.take_vmi(vrf(1)).unwrap();
+        before.take_vmi().unwrap();
         // The tables on disk are older than what was written down of their use.
         let mut after = Addressing::new(before.used().clone());
         after.put(older);
-        assert_eq!(after.take_vmi(vrf(1)), Err(AddressingError::NoVmiLeft(vrf(1))));
+        assert_eq!(after.take_vmi(), Err(AddressingError::NoVmiLeft));
         after.put(lease(1, "10.244.0.0/24", 500, 100));
-        assert_eq!(after.take_vmi(vrf(1)).unwrap().get(), 501);
+        assert_eq!(after.take_vmi().unwrap().get(), 501);
     }
 
     #[test]
-    fn ranges_are_used_in_ascending_order_and_by_their_network_alone() {
-        let mut other = lease(3, "10.99.0.0/24", 50, 100);
+    fn ranges_are_used_in_ascending_order_whatever_network_they_came_with() {
+        let mut other = lease(3, "10.99.0.0/24", 50, 1);
         other.vrf = vrf(2);
         let mut addressing =
             addressing(&[lease(1, "10.244.0.0/24", 300, 1), lease(2, "fd00::/64", 200, 1), other]);
-        let given: Vec<_> = [1, 1, 2].map(|network| addressing.take_vmi(vrf(network)).unwrap().get()).into();
-        assert_eq!(given, [200, 300, 50]);
-        assert_eq!(addressing.take_vmi(vrf(1)), Err(AddressingError::NoVmiLeft(vrf(1))));
+        let given: Vec<_> = (0..3).map(|_| addressing.take_vmi().unwrap().get()).collect();
+        assert_eq!(given, [50, 200, 300]);
+        assert_eq!(addressing.take_vmi(), Err(AddressingError::NoVmiLeft));
     }
 
     proptest! {

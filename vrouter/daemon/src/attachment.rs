@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use vrouter_forward::frame::PortId;
 use vrouter_objects::{MacAddress, PodName, Vmi, VmiId, VmiKind, VrfId};
 use vrouter_proto::convert::mac_to_bytes;
@@ -29,6 +30,11 @@ pub struct Attachment {
     pub configuration: String,
     /// The network it is in.
     pub vrf: VrfId,
+    /// Whose addresses it has: those of its network, or of the one that this shares its subnets with. It is kept here, as
+    /// the network may be gone from the tables before the interface is.
+    pub address_space: VrfId,
+    /// Who said that it is to be so.
+    pub assigned_by: AssignedBy,
     /// Its MAC address.
     pub mac: MacAddress,
     /// Its addresses, at most one per family.
@@ -37,6 +43,17 @@ pub struct Attachment {
     pub port: PortId,
     /// The largest IP packet it takes.
     pub mtu: u16,
+}
+
+/// Who said what an interface gets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AssignedBy {
+    /// The controller, by the pod's binding, which names its policies too.
+    Controller,
+    /// The node itself, while no controller could be asked.
+    #[default]
+    Node,
 }
 
 /// What the container runtime calls an interface: unique for as long as it lives, and the same in every later call.
@@ -128,6 +145,8 @@ pub(crate) mod tests {
             netns: NetworkNamespace { path: "/proc/self/ns/net".into(), inode: 1 },
             configuration: "pods".to_owned(),
             vrf: VrfId::new(1).unwrap(),
+            address_space: VrfId::new(1).unwrap(),
+            assigned_by: AssignedBy::Node,
             mac: MacAddress::local(0x50, number.into()),
             addresses: vec![IpAddr::from([10, 244, 0, number])],
             port: PortId(number.into()),

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::agent::HostSettings;
+use crate::agent::{HostSettings, UnassignedPods};
 use crate::control::{Security, Target, TargetError};
 use crate::host_path::{Marks, PortRange};
 use crate::io_plane::{HostPathKind, TunnelKind};
@@ -52,6 +52,10 @@ struct Settings {
     /// The address that tunnels to this node end at. Default: as the controller says of this node.
     #[arg(long, value_name = "IP")]
     vtep_address: Option<IpAddr>,
+    /// What becomes of a new pod while no controller says where it belongs: it gets into the default network, with no
+    /// policy in force before the controller says which are; or it is refused. Default: attach.
+    #[arg(long, value_name = "HOW")]
+    unassigned_pods: Option<UnassignedPods>,
     /// How packets get into tunnels: by UDP sockets of the router's own, or through the kernel's vxlan devices.
     /// Default: sockets.
     #[arg(long, value_name = "KIND")]
@@ -101,6 +105,8 @@ pub struct Config {
     pub control: Target,
     /// The VTEP address, where it is not the controller that says it.
     pub vtep_address: Option<IpAddr>,
+    /// What becomes of pods that no controller says anything about.
+    pub unassigned_pods: UnassignedPods,
     /// How packets get into tunnels.
     pub vxlan: TunnelKind,
     /// How the node's own network stack takes part; `None`: not at all.
@@ -212,6 +218,7 @@ impl Settings {
             tls_cert: self.tls_cert.or(other.tls_cert),
             tls_key: self.tls_key.or(other.tls_key),
             vtep_address: self.vtep_address.or(other.vtep_address),
+            unassigned_pods: self.unassigned_pods.or(other.unassigned_pods),
             vxlan: self.vxlan.or(other.vxlan),
             host_path: self.host_path.or(other.host_path),
             node_port_addresses: self.node_port_addresses.or(other.node_port_addresses),
@@ -259,6 +266,7 @@ impl Settings {
             node: self.node.filter(|name| !name.is_empty()).ok_or(ConfigError::Missing("node"))?,
             control: Target::new(&control, security)?,
             vtep_address: self.vtep_address,
+            unassigned_pods: self.unassigned_pods.unwrap_or_default(),
             vxlan: self.vxlan.unwrap_or(TunnelKind::Sockets),
             host,
             snat_ports,
@@ -349,12 +357,19 @@ mod tests {
     }
 
     #[test]
+    fn pods_that_nobody_assigns_are_attached_unless_it_says_otherwise() {
+        assert_eq!(resolve(LAB).unwrap().unassigned_pods, UnassignedPods::Attach);
+        let refusing = resolve(&format!("{LAB} --unassigned-pods refuse")).unwrap();
+        assert_eq!(refusing.unassigned_pods, UnassignedPods::Refuse);
+    }
+
+    #[test]
     fn the_file_fills_in_what_the_flags_do_not_say() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("vrouter.yaml");
         fs::write(
             &path,
-            "node: from-file\nworkers: 3\nvxlan: device\ninsecure: true\ncontrol: http://127.0.0.1:1\n",
+            "node: from-file\nworkers: 3\nvxlan: device\nunassigned-pods: refuse\ninsecure: true\ncontrol: http://127.0.0.1:1\n",
         )
         .unwrap();
         let config = resolve(&format!("--config {} --node from-flag", path.display())).unwrap();
@@ -362,6 +377,7 @@ mod tests {
             (config.node.as_str(), config.workers, config.vxlan),
             ("from-flag", 3, TunnelKind::Device)
         );
+        assert_eq!(config.unassigned_pods, UnassignedPods::Refuse);
         fs::write(&path, "").unwrap();
         assert_eq!(resolve(&format!("{LAB} --config {}", path.display())).unwrap().node, "n1");
     }

@@ -39,9 +39,9 @@ pub fn has_table(table: &str) -> bool {
         .is_some_and(|tables| tables.lines().any(|line| line.strip_prefix("table ") == Some(table)))
 }
 
-/// A table as `nft` prints it, without what its sets contain; `None` where it is not there.
+/// A table as `nft` prints it, without what its sets contain and its counters say; `None` where it is not there.
 pub fn outline(table: &str) -> Option<String> {
-    let words: Vec<_> = ["-t", "list", "table"].into_iter().chain(table.split(' ')).collect();
+    let words: Vec<_> = ["-s", "-t", "list", "table"].into_iter().chain(table.split(' ')).collect();
     print(&words)
 }
 

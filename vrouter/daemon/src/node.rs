@@ -100,6 +100,7 @@ fn build(config: &Config, state_directory: &OwnDirectory) -> Result<(Arc<Agent>,
         boot_id: boot.to_string(),
         vtep: config.vtep_address,
         host: config.host.clone(),
+        unassigned_pods: config.unassigned_pods,
     };
     let host_path = match &config.host {
         Some(settings) => {

@@ -19,8 +19,9 @@ use vrouter_proto::{Digest, object_digest, v1};
 
 use crate::agent::{
     Agent, Applied, Assignment, AttachError, AttachRequest, Drift, HostSettings, Identity, Restored,
+    UnassignedPods,
 };
-use crate::attachment::{Attachment, ContainerInterface};
+use crate::attachment::{AssignedBy, Attachment, ContainerInterface};
 use crate::control::{Base, Update, WireKey};
 use crate::host_path::{HostPath, PortRange};
 use crate::plane::{DataPlane, Device, PlaneError, Tunnels};
@@ -170,6 +171,12 @@ impl TestNode {
         Self::start(Arc::clone(&self.directory), "boot 1")
     }
 
+    /// The same node, restarted with another rule for pods that nobody says anything about.
+    pub(crate) fn restarted_with(&self, unassigned_pods: UnassignedPods) -> Self {
+        let directory = Arc::clone(&self.directory);
+        Self::start_as(FakePlane::default(), directory, "boot 1", unassigned_pods)
+    }
+
     /// The same node after the machine was booted.
     pub(crate) fn rebooted(&self) -> Self {
         Self::start(Arc::clone(&self.directory), "boot 2")
@@ -187,9 +194,18 @@ impl TestNode {
     }
 
     fn start_on(plane: FakePlane, directory: Arc<TempDir>, boot_id: &str) -> Self {
+        Self::start_as(plane, directory, boot_id, UnassignedPods::default())
+    }
+
+    fn start_as(
+        plane: FakePlane,
+        directory: Arc<TempDir>,
+        boot_id: &str,
+        unassigned_pods: UnassignedPods,
+    ) -> Self {
         let host = HostSettings { node_port_addresses: Vec::new(), source_ports: PortRange::SOURCE_PORTS };
         let (node, boot_id) = ("n1".to_owned(), boot_id.to_owned());
-        let identity = Identity { node, boot_id, vtep: None, host: Some(host) };
+        let identity = Identity { node, boot_id, vtep: None, host: Some(host), unassigned_pods };
         make_private_directory(&directory.path().join("state")).unwrap();
         let files = StateFiles::within(&directory.path().join("state"));
         let restored = Restored::load(&identity, &files, Epoch(0)).unwrap();
@@ -251,6 +267,11 @@ pub(crate) fn vrf() -> VrfId {
     VrfId::new(1).unwrap()
 }
 
+/// What a pod gets where the node itself decides: any address of the default network.
+pub(crate) fn anywhere() -> Assignment {
+    Assignment { vrf: vrf(), addresses: Vec::new(), by: AssignedBy::Node }
+}
+
 pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
@@ -296,6 +317,14 @@ pub(crate) fn binding(name: &str, addresses: &[&str], refusal: Option<&str>) -> 
         addresses: addresses.iter().map(|address| ip(address)).collect(),
         refusal: refusal.map(str::to_owned),
         ..PodBinding::new(pod(name), name, vrf())
+    })
+}
+
+/// What the controller decided about pod `default/NAME`, whose UID is its name, in any network.
+pub(crate) fn binding_in(vrf: u32, name: &str, addresses: &[&str]) -> Object {
+    Object::PodBinding(PodBinding {
+        addresses: addresses.iter().map(|address| ip(address)).collect(),
+        ..PodBinding::new(pod(name), name, VrfId::new(vrf).unwrap())
     })
 }
 

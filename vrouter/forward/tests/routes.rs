@@ -9,7 +9,9 @@ use support::{ACK, FAMILIES, RST, SYN, address, drops, gateway, only};
 use vrouter_forward::Family;
 use vrouter_forward::parse::IcmpTypes;
 use vrouter_forward::sim::{Cluster, PacketBuilder, PodHandle};
-use vrouter_objects::{DropReason, NextHop, Object, Route, RouteKey, RouterId, VmiId, VrfId};
+use vrouter_objects::{
+    DropReason, NextHop, Object, Route, RouteKey, RouterId, RoutingInstance, VmiId, VrfId,
+};
 
 /// Where no other route leads.
 fn elsewhere(family: Family) -> IpAddr {
@@ -77,7 +79,10 @@ fn a_leak_from_network_to_network_leads_on() {
     for family in FAMILIES {
         let mut cluster = Cluster::new(1);
         let (pod, target) = (cluster.pod(0), cluster.pod(0));
+        let networks = cluster.nodes[0].tables.routing_instances();
+        let pods = networks.into_iter().find(|network| network.id.get() == 1).cloned().unwrap();
         cluster.put(&[
+            Object::RoutingInstance(RoutingInstance { known_in: vec![VrfId::new(2).unwrap()], ..pods }),
             route(1, family, NextHop::VrfTranslate(VrfId::new(2).unwrap())),
             route(2, family, NextHop::Interface(target.vmi)),
         ]);

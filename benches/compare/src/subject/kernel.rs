@@ -10,13 +10,21 @@ use vrouter_lab::netns;
 use vrouter_lab::shell::run_with_input;
 use vrouter_lab::underlay::OVERLAY_MTU;
 
+use super::policy::{self, Policy};
 use super::service::{self, MEMBERS};
 use super::{LABEL, Place, Services, Site, iptables};
 
 /// With kube-proxy's nftables rules.
-pub fn nftables(lab: &LabName, place: Place, others: Services) -> Result<Site> {
+pub fn nftables(lab: &LabName, place: Place, others: Services, policy: Policy) -> Result<Site> {
     let (path, services) = path(lab, place, others)?;
     path.serve(&services)?;
+    if policy == Policy::On {
+        let servers: Vec<_> = path.servers.iter().map(|server| server.address).collect();
+        let rules = policy::nftables(path.client.address, &servers);
+        path.on_nodes(|Host { netns, .. }| {
+            run_with_input(netns.command("nft").args(["-f", "-"]), rules.as_bytes()).map(drop)
+        })?;
+    }
     Ok(site(lab, path))
 }
 

@@ -10,6 +10,7 @@
 mod iptables;
 mod kernel;
 mod ovs;
+mod policy;
 mod service;
 mod vrouter;
 
@@ -27,6 +28,7 @@ use vrouter_lab::name::LabName;
 use vrouter_lab::netns::Netns;
 use vrouter_lab::state::Vxlan;
 
+pub use policy::Policy;
 pub use service::ServerPort;
 
 /// Tells the stages that subjects stand on from others of the same lab.
@@ -119,6 +121,17 @@ impl fmt::Display for Services {
     }
 }
 
+/// What a subject is measured under.
+#[derive(Debug, Clone, Copy)]
+pub struct Conditions {
+    /// How many other services are loaded.
+    pub services: Services,
+    /// How the vRouter's packets get into tunnels.
+    pub vxlan: Vxlan,
+    /// Whether policies select the measured pods.
+    pub policy: Policy,
+}
+
 /// What a case talks to: addresses that the subject leads to servers in the `servers`' namespaces.
 #[derive(Debug)]
 pub struct Site {
@@ -137,7 +150,7 @@ pub struct Site {
 
 impl Site {
     /// Whether this subject can be had here; why not, where it cannot.
-    pub fn is_supported(subject: Subject, place: Place) -> Result<(), String> {
+    pub fn is_supported(subject: Subject, place: Place, policy: Policy) -> Result<(), String> {
         let needed: &[(&str, &str)] = match subject {
             Subject::VRouter | Subject::Veth => &[],
             Subject::Nftables => &[("nft", "nftables")],
@@ -149,8 +162,10 @@ impl Site {
         if let Some((program, package)) = needed.iter().find(|(program, _)| !is_installed(program)) {
             return Err(format!("{subject} needs {program}: install the package {package}"));
         }
-        match (subject, place) {
-            (Subject::OvsTso, Place::Cross) => Err(format!(
+        match (subject, place, policy) {
+            (Subject::VRouter | Subject::Nftables, _, _) => Ok(()),
+            (_, _, Policy::On) => Err("policy is set up for the vRouter and nftables alone".to_owned()),
+            (Subject::OvsTso, Place::Cross, Policy::Off) => Err(format!(
                 "Open vSwitch {} has no segmentation offload over tunnels in userspace",
                 ovs::version()
             )),
@@ -160,17 +175,12 @@ impl Site {
 
     /// Sets a subject up afresh: whatever is left of an earlier site with this lab's name is removed first. A lab's name
     /// stands for one site at a time.
-    pub fn build(
-        lab: &LabName,
-        subject: Subject,
-        place: Place,
-        services: Services,
-        vxlan: Vxlan,
-    ) -> Result<Self> {
+    pub fn build(lab: &LabName, subject: Subject, place: Place, conditions: Conditions) -> Result<Self> {
         lifecycle::down(lab)?;
+        let Conditions { services, policy, .. } = conditions;
         let built = match subject {
-            Subject::VRouter => vrouter::build(lab, place, services, vxlan),
-            Subject::Nftables => kernel::nftables(lab, place, services),
+            Subject::VRouter => vrouter::build(lab, place, conditions),
+            Subject::Nftables => kernel::nftables(lab, place, services, policy),
             Subject::Iptables => kernel::iptables(lab, place, services),
             Subject::Ovs => ovs::build(lab, place, services, ovs::Offload::None),
             Subject::OvsTso => ovs::build(lab, place, services, ovs::Offload::Segmentation),

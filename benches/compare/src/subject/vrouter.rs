@@ -15,10 +15,10 @@ use vrouter_lab::node;
 use vrouter_lab::object::{Name, ObjectKey};
 use vrouter_lab::report::Report;
 use vrouter_lab::shell;
-use vrouter_lab::state::Vxlan;
 
+use super::policy::{self, Policy};
 use super::service::{self, MEMBERS, ServerPort};
-use super::{Place, Services, Site};
+use super::{Conditions, Place, Services, Site};
 
 /// The label by which services find the servers, and the one by which one finds a single server.
 const SERVER: &str = "server";
@@ -27,14 +27,19 @@ const NUMBER: &str = "number";
 const CLIENT: &str = "client";
 
 /// Sets it up; returns once every node has all services.
-pub fn build(lab: &LabName, place: Place, others: Services, vxlan: Vxlan) -> Result<Site> {
+pub fn build(lab: &LabName, place: Place, conditions: Conditions) -> Result<Site> {
+    let Conditions { services: others, vxlan, policy } = conditions;
     let (nodes, far) = match place {
         Place::Same => ("1", "n1"),
         Place::Cross => ("2", "n2"),
     };
     command(lab, &["up", "--nodes", nodes, "--vxlan", vxlan.as_str()])?;
     let manifests = lab.directory().join("measured.json");
-    fs::write(&manifests, list(pods(far).chain(measured()).collect()).to_string())?;
+    let policies = match policy {
+        Policy::Off => Vec::new(),
+        Policy::On => policy::manifests(CLIENT, SERVER),
+    };
+    fs::write(&manifests, list(pods(far).chain(measured()).chain(policies).collect()).to_string())?;
     command(lab, &[OsStr::new("apply"), OsStr::new("-f"), manifests.as_os_str()])?;
     load(lab, others)?;
     let servers = (0..MEMBERS).map(|number| netns(lab, &server_name(number)));

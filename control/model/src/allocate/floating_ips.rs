@@ -1,8 +1,8 @@
-//! Cluster addresses, and the ids of what hangs on them.
+//! Cluster addresses, and the ids of what hangs on them. Custom networks have address spaces of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use vrouter_objects::{FloatingIpId, ListenerId, MemberId, Port, ServiceProtocol,
 
 use super::given;
 use super::ids::Counter;
+use super::spaced::SpacedAddress;
 use crate::NamespacedName;
 use crate::multimap::Multimap;
 
@@ -18,10 +19,10 @@ use crate::multimap::Multimap;
 #[serde(from = "Saved", into = "Saved")]
 pub struct FloatingIps {
     pub(super) given: Given,
-    pub(super) by_address: BTreeMap<IpAddr, FloatingIpAllocation>,
-    pub(super) by_service: Multimap<NamespacedName, IpAddr>,
+    pub(super) by_address: BTreeMap<SpacedAddress, FloatingIpAllocation>,
+    pub(super) by_service: Multimap<NamespacedName, SpacedAddress>,
     /// Addresses whose allocation changed since changes were last taken.
-    pub(super) changed: BTreeSet<IpAddr>,
+    pub(super) changed: BTreeSet<SpacedAddress>,
 }
 
 /// How far numbers and addresses have been given.
@@ -30,15 +31,15 @@ pub struct Given {
     pub(super) ids: Counter,
     pub(super) listeners: Counter,
     pub(super) members: Counter,
-    /// Where the search for a free address goes on, per family: the last one that was picked.
-    pub(super) last_picked: Vec<IpAddr>,
+    /// Where the search for a free address goes on, per address space and family: the last one that was picked.
+    pub(super) last_picked: Vec<SpacedAddress>,
 }
 
 /// The part of it that is saved; the rest follows from it.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     given: Given,
-    by_address: BTreeMap<IpAddr, FloatingIpAllocation>,
+    by_address: BTreeMap<SpacedAddress, FloatingIpAllocation>,
 }
 
 /// What of it changed.
@@ -46,7 +47,7 @@ struct Saved {
 pub struct FloatingIpChanges {
     given: Given,
     /// Each address with its allocation, or without one.
-    addresses: Vec<(IpAddr, Option<FloatingIpAllocation>)>,
+    addresses: Vec<(SpacedAddress, Option<FloatingIpAllocation>)>,
 }
 
 /// One cluster address.
@@ -115,22 +116,22 @@ impl FloatingIps {
     }
 
     /// The addresses of a service, in order of their numbers.
-    pub fn addresses(&self, service: &NamespacedName) -> Vec<IpAddr> {
+    pub fn addresses(&self, service: &NamespacedName) -> Vec<SpacedAddress> {
         self.by_service.get(service).copied().collect()
     }
 
     /// Whose an address is.
-    pub fn holder(&self, address: IpAddr) -> Option<&NamespacedName> {
+    pub fn holder(&self, address: SpacedAddress) -> Option<&NamespacedName> {
         self.by_address.get(&address).map(|floating_ip| &floating_ip.service)
     }
 
     /// The floating IP at an address.
-    pub fn floating_ip(&self, address: IpAddr) -> Option<FloatingIpId> {
+    pub fn floating_ip(&self, address: SpacedAddress) -> Option<FloatingIpId> {
         self.by_address.get(&address).map(|floating_ip| floating_ip.id)
     }
 
     /// Forgets the listeners of an address that are not among these; their ids are never given again.
-    pub fn retain_listeners(&mut self, address: IpAddr, keep: &[ListenerKey]) {
+    pub fn retain_listeners(&mut self, address: SpacedAddress, keep: &[ListenerKey]) {
         if let Some(floating_ip) = self.by_address.get_mut(&address) {
             floating_ip.listeners.retain(|key, _| keep.contains(key));
         }
@@ -138,7 +139,7 @@ impl FloatingIps {
 
     /// Takes the listener of an address out, to be put back with its new members; a new one if there is none. `None`
     /// once ids are used up or the address is nobody's.
-    pub fn take_listener(&mut self, address: IpAddr, key: ListenerKey) -> Option<ListenerAllocation> {
+    pub fn take_listener(&mut self, address: SpacedAddress, key: ListenerKey) -> Option<ListenerAllocation> {
         match self.by_address.get_mut(&address)?.listeners.remove(&key) {
             Some(listener) => Some(listener),
             None => Some(ListenerAllocation { id: self.given.listeners.next()?, members: BTreeMap::new() }),
@@ -146,7 +147,7 @@ impl FloatingIps {
     }
 
     /// Puts a listener back.
-    pub fn put_listener(&mut self, address: IpAddr, key: ListenerKey, listener: ListenerAllocation) {
+    pub fn put_listener(&mut self, address: SpacedAddress, key: ListenerKey, listener: ListenerAllocation) {
         if let Some(floating_ip) = self.by_address.get_mut(&address) {
             floating_ip.listeners.insert(key, listener);
         }
@@ -158,12 +159,15 @@ impl FloatingIps {
     }
 
     /// What hangs on these addresses now, for [`Self::note_changes`].
-    pub fn snapshot(&self, addresses: &[IpAddr]) -> Vec<(IpAddr, Option<FloatingIpAllocation>)> {
+    pub fn snapshot(
+        &self,
+        addresses: &[SpacedAddress],
+    ) -> Vec<(SpacedAddress, Option<FloatingIpAllocation>)> {
         addresses.iter().map(|&address| (address, self.by_address.get(&address).cloned())).collect()
     }
 
     /// Notes where something else hangs on an address than before.
-    pub fn note_changes(&mut self, before: Vec<(IpAddr, Option<FloatingIpAllocation>)>) {
+    pub fn note_changes(&mut self, before: Vec<(SpacedAddress, Option<FloatingIpAllocation>)>) {
         for (address, before) in before {
             if self.by_address.get(&address) != before.as_ref() {
                 self.changed.insert(address);

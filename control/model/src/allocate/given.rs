@@ -5,7 +5,10 @@ use std::str::FromStr;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use vrouter_objects::{FloatingIpId, LeaseId, ListenerId, MemberId, ObjectError, RouterId, VmiId, VrfId};
+use vrouter_objects::{
+    FloatingIpId, LeaseId, ListenerId, MemberId, ObjectError, PeerSetId, PolicyId, RouterId, VmiId, Vni,
+    VrfId,
+};
 
 /// An id that is a number.
 pub trait Numbered: Copy {
@@ -29,7 +32,7 @@ macro_rules! numbered {
     )*};
 }
 
-numbered!(FloatingIpId, LeaseId, ListenerId, MemberId, RouterId, VmiId, VrfId);
+numbered!(FloatingIpId, LeaseId, ListenerId, MemberId, PeerSetId, PolicyId, RouterId, VmiId, Vni, VrfId);
 
 /// Writes an id.
 pub fn serialize<T: Numbered, S: Serializer>(id: &T, serializer: S) -> Result<S::Ok, S::Error> {

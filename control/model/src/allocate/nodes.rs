@@ -8,8 +8,8 @@ use vrouter_objects::{LeaseId, RouterId, VmiId};
 
 use super::given;
 use super::ids::Counter;
-use crate::config::{VirtualNetwork, overlap};
 use crate::family::{self, Family};
+use crate::network::{VirtualNetwork, overlap};
 
 /// How many interface ids go with a block at a time.
 const VMIS_PER_LEASE: u32 = 1 << 16;
@@ -153,7 +153,7 @@ impl Nodes {
         if self.block(node, prefix.into()).is_some_and(|block| block.prefix == prefix) {
             return Ok(());
         }
-        let inside = network.prefixes.iter().any(|whole| whole.contains(&prefix));
+        let inside = network.prefixes().any(|whole| whole.contains(&prefix));
         if !inside {
             return Err(BlockFault::Outside);
         }

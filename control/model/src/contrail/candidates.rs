@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use vrouter_objects::VrfId;
-
+use crate::config::ModelConfig;
 use crate::index::Index;
 use crate::kube::{
     Condition, Distribution, EndpointSet, Frontend, Hints, PodRecord, Readiness, ServicePort, ServiceRecord,
     TargetPort,
 };
+use crate::network::ServiceNetworks;
 use crate::{Family, NamespacedName};
 
 /// An endpoint at one port, before it has an id.
@@ -28,13 +28,21 @@ pub struct Candidate {
 /// Candidates by address and port: one that occurs twice counts once, with its better condition.
 pub type Candidates = BTreeMap<SocketAddr, Candidate>;
 
+/// An endpoint that was found, perhaps again.
+type Found = (SocketAddr, Candidate);
+
+/// Endpoints in other networks, with what people call them.
+pub type Foreign = BTreeMap<IpAddr, String>;
+
 /// A service whose endpoints are looked for.
 #[derive(Clone, Copy)]
 pub struct Search<'a> {
     /// Where everything is looked up.
     pub index: &'a Index,
-    /// The network that pods are in.
-    pub pod_vrf: VrfId,
+    /// The cluster's own networks.
+    pub config: &'a ModelConfig,
+    /// The service's networks.
+    pub networks: ServiceNetworks,
     /// The service.
     pub service: &'a NamespacedName,
     /// What its object says.
@@ -44,36 +52,58 @@ pub struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Who may answer at one port of one family.
-    pub fn candidates(&self, port: &ServicePort, family: Family) -> Candidates {
+    /// Who may answer at one port of one family. Endpoints in other networks may not: these are noted.
+    pub fn candidates(&self, port: &ServicePort, family: Family, foreign: &mut Foreign) -> Candidates {
         let mut candidates = Candidates::new();
-        match self.index.written_endpoints(self.service) {
-            Some(sets) => sets.into_iter().for_each(|set| written(set, port, family, &mut candidates)),
-            None => self.derived(port, family, &mut candidates),
+        let found: Box<dyn Iterator<Item = Found>> = match self.index.written_endpoints(self.service) {
+            Some(sets) => Box::new(sets.into_iter().flat_map(move |set| written(set, port, family))),
+            None => Box::new(self.derived(port, family)),
+        };
+        for (endpoint, candidate) in found {
+            if self.is_foreign(endpoint.ip(), candidate.pod.as_ref()) {
+                let name = candidate.pod.map_or_else(|| endpoint.ip().to_string(), |pod| pod.to_string());
+                foreign.insert(endpoint.ip(), name);
+            } else {
+                add(&mut candidates, endpoint, candidate);
+            }
         }
         candidates
     }
 
+    /// Whether an endpoint is in another network of pods than the service's members are to be.
+    fn is_foreign(&self, address: IpAddr, pod: Option<&NamespacedName>) -> bool {
+        let pods = self.networks.pods;
+        let known = pod.and_then(|name| self.index.pods.get_key_value(name));
+        if let Some((name, pod)) = known.filter(|(_, pod)| pod.has_interface()) {
+            return self.index.place(name, pod).is_none_or(|place| place.vrf != pods);
+        }
+        let owner = self.index.owner(self.index.networks.space(pods), address);
+        let is_in = self.index.networks.get(pods).is_some_and(|network| network.contains(address));
+        match owner {
+            Some(owner) => owner.vrf != pods,
+            // What the cluster's own network has, nobody else's service finds beyond its own.
+            None => !is_in && self.config.pods.contains(address),
+        }
+    }
+
     /// As the EndpointSlice controller derives them.
-    fn derived(&self, port: &ServicePort, family: Family, candidates: &mut Candidates) {
-        for (name, pod) in self.index.pods_selected(self.service) {
+    fn derived<'b>(&'b self, port: &'b ServicePort, family: Family) -> impl Iterator<Item = Found> + 'b {
+        self.index.pods_selected(self.service).filter_map(move |(name, pod)| {
             let number = match &port.target {
                 TargetPort::Number(number) => Some(*number),
                 TargetPort::Name(target) => pod.named_port(target, port.protocol),
             };
-            let addresses = self.index.pod_addresses(self.pod_vrf, name, pod);
+            let addresses = self.index.reachable_addresses(name, pod);
             let address = addresses.into_iter().find(|&address| Family::from(address) == family);
-            if let (Some(number), Some(address)) = (number, address) {
-                let condition = self.condition(name, pod);
-                let node = pod.node.clone();
-                let hints = match condition {
-                    Condition::Ready => self.hints(node.as_deref()),
-                    Condition::Serving | Condition::Unready => Hints::default(),
-                };
-                let candidate = Candidate { condition, pod: Some(name.clone()), node, hints };
-                add(candidates, SocketAddr::new(address, number.get()), candidate);
-            }
-        }
+            let endpoint = SocketAddr::new(address?, number?.get());
+            let condition = self.condition(name, pod);
+            let node = pod.node.clone();
+            let hints = match condition {
+                Condition::Ready => self.hints(node.as_deref()),
+                Condition::Serving | Condition::Unready => Hints::default(),
+            };
+            Some((endpoint, Candidate { condition, pod: Some(name.clone()), node, hints }))
+        })
     }
 
     fn condition(&self, name: &NamespacedName, pod: &PodRecord) -> Condition {
@@ -83,9 +113,7 @@ impl Search<'_> {
         let serving = match pod.readiness {
             Readiness::Ready => true,
             Readiness::Unready => false,
-            Readiness::Unstated => {
-                pod.host_network || self.index.attachment(self.pod_vrf, name, pod).is_some()
-            }
+            Readiness::Unstated => pod.host_network || self.index.attachment(name, pod).is_some(),
         };
         match (serving, pod.terminating) {
             (true, false) => Condition::Ready,
@@ -110,20 +138,25 @@ impl Search<'_> {
 }
 
 /// The endpoints of a set at the Service's port. Ports belong together by name and protocol, never by number.
-fn written(set: &EndpointSet, port: &ServicePort, family: Family, candidates: &mut Candidates) {
+fn written<'a>(
+    set: &'a EndpointSet,
+    port: &'a ServicePort,
+    family: Family,
+) -> impl Iterator<Item = Found> + 'a {
     let ports =
         set.ports.iter().filter(|of_set| of_set.name == port.name && of_set.protocol == port.protocol);
-    for of_set in ports {
-        for endpoint in set.endpoints.iter().filter(|endpoint| Family::from(endpoint.address) == family) {
+    ports.flat_map(move |of_set| {
+        let of_family = set.endpoints.iter().filter(move |endpoint| Family::from(endpoint.address) == family);
+        of_family.map(move |endpoint| {
             let candidate = Candidate {
                 condition: endpoint.condition,
                 pod: endpoint.pod.clone(),
                 node: endpoint.node.clone(),
                 hints: endpoint.hints.clone(),
             };
-            add(candidates, SocketAddr::new(endpoint.address, of_set.port.get()), candidate);
-        }
-    }
+            (SocketAddr::new(endpoint.address, of_set.port.get()), candidate)
+        })
+    })
 }
 
 fn add(candidates: &mut Candidates, endpoint: SocketAddr, candidate: Candidate) {

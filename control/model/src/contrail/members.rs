@@ -5,12 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use vrouter_objects::{MemberState, Port, RouterId, ServiceProtocol, TopologyHints, VrfId};
 
-use super::candidates::{Candidate, Candidates, Search};
+use super::candidates::{Candidate, Candidates, Foreign, Search};
 use super::{Exposed, FloatingIp, Listener, LoadBalancer, Member};
-use crate::allocate::{FloatingIps, ListenerAllocation, MemberAllocation, Nodes};
+use crate::allocate::{FloatingIps, ListenerAllocation, MemberAllocation, Nodes, SpacedAddress};
 use crate::config::ModelConfig;
-use crate::index::Index;
+use crate::index::{Index, Owner};
 use crate::kube::{Condition, Frontend, Hints, ServicePort, ServiceRecord};
+use crate::network::ServiceNetworks;
 use crate::problem::Findings;
 use crate::{Family, NamespacedName};
 
@@ -29,6 +30,8 @@ pub struct Builder<'a> {
     pub ids: &'a mut FloatingIps,
     /// The service, and what its object says.
     pub service: (&'a NamespacedName, &'a ServiceRecord),
+    /// Its networks.
+    pub networks: ServiceNetworks,
     /// How it is served.
     pub frontend: &'a Frontend,
     /// What it has beyond its cluster addresses.
@@ -42,33 +45,42 @@ type Kept = (Member, MemberAllocation);
 
 impl Builder<'_> {
     /// The load balancer at these cluster addresses.
-    pub fn build(&mut self, addresses: &[IpAddr]) -> LoadBalancer {
-        let mut nodes = BTreeSet::new();
+    pub fn build(&mut self, addresses: &[SpacedAddress]) -> LoadBalancer {
+        let (mut nodes, mut foreign) = (BTreeSet::new(), Foreign::new());
         let mut floating_ips = Vec::with_capacity(addresses.len());
         for &address in addresses {
-            floating_ips.extend(self.floating_ip(address, &mut nodes));
+            floating_ips.extend(self.floating_ip(address, &mut nodes, &mut foreign));
         }
+        self.note_foreign(&foreign);
         LoadBalancer {
             service: self.service.0.clone(),
             kind: self.frontend.kind,
+            networks: self.networks,
             floating_ips,
             policies: self.frontend.policies.clone(),
             source_ranges: self.frontend.exposure.source_ranges.clone(),
             health_check: self.exposed.health_check,
             nodes,
+            foreign: foreign.into_keys().collect(),
         }
     }
 
-    fn floating_ip(&mut self, address: IpAddr, nodes: &mut BTreeSet<String>) -> Option<FloatingIp> {
+    fn floating_ip(
+        &mut self,
+        spaced: SpacedAddress,
+        nodes: &mut BTreeSet<String>,
+        foreign: &mut Foreign,
+    ) -> Option<FloatingIp> {
         let (service, record) = self.service;
-        let (index, pod_vrf, frontend) = (self.index, self.config.pods.vrf, self.frontend);
-        let search = Search { index, pod_vrf, service, record, frontend };
+        let (index, config, networks, frontend) = (self.index, self.config, self.networks, self.frontend);
+        let search = Search { index, config, networks, service, record, frontend };
+        let address = spaced.address;
         let keys: Vec<_> = record.ports.iter().map(ServicePort::key).collect();
-        self.ids.retain_listeners(address, &keys);
+        self.ids.retain_listeners(spaced, &keys);
         let mut room = MAX_MEMBERS;
         let mut listeners = Vec::with_capacity(keys.len());
         for port in &record.ports {
-            let mut candidates = search.candidates(port, address.into());
+            let mut candidates = search.candidates(port, address.into(), foreign);
             if candidates.len() > room {
                 let message = format!(
                     "{} endpoints at port {}: {room} of them are used, as {service} may have {MAX_MEMBERS} members",
@@ -82,25 +94,38 @@ impl Builder<'_> {
                 let named = candidate.node.iter().chain(&candidate.hints.nodes);
                 nodes.extend(named.cloned());
             }
-            let listener = self.listener(address, port, candidates, room)?;
+            let listener = self.listener(spaced, port, candidates, room)?;
             room = room.saturating_sub(listener.members.len());
             listeners.push(listener);
         }
         let is_of_family = |other: IpAddr| Family::from(other) == Family::from(address);
         let external = self.exposed.external.iter().copied();
         let external = external.filter(|external| is_of_family(external.address)).collect();
-        Some(FloatingIp { id: self.ids.floating_ip(address)?, address, external, listeners })
+        Some(FloatingIp { id: self.ids.floating_ip(spaced)?, address, external, listeners })
+    }
+
+    fn note_foreign(&mut self, foreign: &Foreign) {
+        let Some(first) = foreign.values().next() else { return };
+        let network = self.index.networks.name(self.networks.pods);
+        let network = network.map(NamespacedName::to_string).unwrap_or_default();
+        let others = match foreign.len() - 1 {
+            0 => String::new(),
+            count => format!(" and {count} more"),
+        };
+        let message =
+            format!("{first}{others}: no member, as it is not in network {network}, where members are");
+        self.findings.add("", message);
     }
 
     fn listener(
         &mut self,
-        address: IpAddr,
+        spaced: SpacedAddress,
         port: &ServicePort,
         candidates: Candidates,
         room: usize,
     ) -> Option<Listener> {
         let key = port.key();
-        let ListenerAllocation { id, members: mut known } = self.ids.take_listener(address, key)?;
+        let ListenerAllocation { id, members: mut known } = self.ids.take_listener(spaced, key)?;
         let mut members: Vec<Kept> = Vec::with_capacity(candidates.len());
         for (endpoint, candidate) in candidates {
             let was_member = known.contains_key(&endpoint);
@@ -121,8 +146,8 @@ impl Builder<'_> {
                 (member, (endpoint, allocation))
             })
             .unzip();
-        self.ids.put_listener(address, key, ListenerAllocation { id, members: allocations });
-        let node_port = self.exposed.node_ports.get(&(address.into(), key)).copied();
+        self.ids.put_listener(spaced, key, ListenerAllocation { id, members: allocations });
+        let node_port = self.exposed.node_ports.get(&(spaced.address.into(), key)).copied();
         let ServicePort { name, protocol, port, target, .. } = port.clone();
         Some(Listener { id, name, protocol, port, node_port, target, members })
     }
@@ -136,7 +161,7 @@ impl Builder<'_> {
         known: Option<MemberAllocation>,
     ) -> Option<Kept> {
         let port = Port::new(endpoint.port().into()).ok()?;
-        let owner = self.index.owner(self.config.pods.vrf, endpoint.ip());
+        let owner = self.owner(endpoint.ip());
         let vmi = owner.and_then(|owner| owner.vmi);
         let pod = candidate.pod.or_else(|| owner.map(|owner| owner.pod.clone()));
         let router = match (&candidate.node, owner) {
@@ -173,7 +198,7 @@ impl Builder<'_> {
 
     /// Who was a member, and is not ready or not listed any more, keeps its TCP connections while its interface lives.
     fn leaver(&self, endpoint: SocketAddr, known: MemberAllocation) -> Option<Kept> {
-        let owner = self.index.owner(self.config.pods.vrf, endpoint.ip())?;
+        let owner = self.owner(endpoint.ip())?;
         let same = MemberAllocation::new(known.id, owner.vmi) == known;
         let member = Member {
             id: known.id,
@@ -189,11 +214,17 @@ impl Builder<'_> {
         same.then_some((member, known))
     }
 
-    /// What is no pod's address is a node's, or beyond them.
+    /// Whose an address of the members' network is.
+    fn owner(&self, address: IpAddr) -> Option<Owner<'_>> {
+        let owner = self.index.owner(self.index.networks.space(self.networks.pods), address);
+        owner.filter(|owner| owner.vrf == self.networks.pods)
+    }
+
+    /// What is no address of the members' network is a node's, or beyond them.
     fn network_of(&self, address: IpAddr) -> VrfId {
-        let network =
-            if self.config.pods.contains(address) { &self.config.pods } else { &self.config.fabric };
-        network.vrf
+        let pods = self.index.networks.get(self.networks.pods);
+        let is_pods = pods.is_some_and(|pods| pods.contains(address)) || self.owner(address).is_some();
+        if is_pods { self.networks.pods } else { self.config.fabric.vrf }
     }
 
     fn router(&self, node: &str) -> Option<RouterId> {

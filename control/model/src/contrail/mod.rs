@@ -16,6 +16,7 @@ use vrouter_objects::{
 
 use crate::allocate::ListenerKey;
 use crate::kube::{Policies, ServicePort, ServiceType, TargetPort};
+use crate::network::ServiceNetworks;
 use crate::{Family, NamespacedName};
 
 pub(crate) use members::Builder;
@@ -27,6 +28,8 @@ pub struct LoadBalancer {
     pub service: NamespacedName,
     /// Its type.
     pub kind: ServiceType,
+    /// Its networks.
+    pub networks: ServiceNetworks,
     /// One floating IP per cluster address, the primary first.
     pub floating_ips: Vec<FloatingIp>,
     /// Who is led where.
@@ -37,6 +40,8 @@ pub struct LoadBalancer {
     pub health_check: Option<Port>,
     /// The names of the nodes that its members are on or meant for.
     pub nodes: BTreeSet<String>,
+    /// The addresses of endpoints that are no members, as they are in other networks.
+    pub foreign: BTreeSet<IpAddr>,
 }
 
 /// The virtual addresses of one family.
@@ -106,10 +111,12 @@ pub struct Exposed {
 }
 
 impl LoadBalancer {
-    /// The addresses of all members, each as often as it occurs.
-    pub fn member_addresses(&self) -> impl Iterator<Item = IpAddr> {
+    /// The addresses of all endpoints, members or not, each as often as it occurs.
+    pub fn endpoint_addresses(&self) -> impl Iterator<Item = IpAddr> {
         let listeners = self.floating_ips.iter().flat_map(|floating_ip| &floating_ip.listeners);
-        listeners.flat_map(|listener| listener.members.iter().map(|member| member.endpoint.ip()))
+        let members =
+            listeners.flat_map(|listener| listener.members.iter().map(|member| member.endpoint.ip()));
+        members.chain(self.foreign.iter().copied())
     }
 }
 

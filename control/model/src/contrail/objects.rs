@@ -18,7 +18,7 @@ impl LoadBalancer {
         objects::FloatingIp {
             id: floating_ip.id,
             name: self.service.to_string(),
-            vrf: config.services.vrf,
+            vrf: self.networks.services,
             address: floating_ip.address,
             external_vrf: config.fabric.vrf,
             external: floating_ip.external.clone(),

@@ -105,17 +105,17 @@ pub(super) struct MemberSpec {
 
 /// The virtual addresses of services: the parents of their floating IPs.
 pub(super) fn instance_ips(model: &Model, selection: Selection<'_>) -> Vec<Document> {
-    each_address(model, selection, |_, address, name| {
+    each_address(model, selection, |(load_balancer, _), address, name| {
         let network = match address.kind {
-            AddressKind::Cluster => &model.config.services,
-            AddressKind::External(_) => &model.config.fabric,
+            AddressKind::Cluster => model.index.networks.get(load_balancer.networks.services),
+            AddressKind::External(_) => Some(&model.config.fabric),
         };
-        instance_ip(name, address.address, Some(network), Vec::new())
+        instance_ip(name, address.address, network, Vec::new())
     })
 }
 
 pub(super) fn floating_ips(model: &Model, selection: Selection<'_>) -> Vec<Document> {
-    each_address(model, selection, |floating_ip, address, name| {
+    each_address(model, selection, |(_, floating_ip), address, name| {
         let usable = floating_ip.listeners.iter().flat_map(Listener::usable_members);
         let interfaces: BTreeSet<Reference> = usable.filter_map(|member| interface(model, member)).collect();
         let spec = FloatingIpSpec {
@@ -258,7 +258,7 @@ fn port_mappings(listener: &Listener) -> Vec<PortMapping> {
 }
 
 fn interface(model: &Model, member: &Member) -> Option<Reference> {
-    let holding = model.index.attachments.holding(member.vrf, member.endpoint.ip());
+    let holding = model.index.attachments.holding(member.endpoint.ip());
     let attached = holding.into_iter().find(|attached| Some(attached.attachment.vmi) == member.vmi)?;
     Some(Reference::new(DocumentKind::VirtualMachineInterface, interface_name(attached)))
 }
@@ -286,7 +286,7 @@ fn virtual_addresses(floating_ip: &FloatingIp) -> impl Iterator<Item = VirtualAd
 fn each_address(
     model: &Model,
     selection: Selection<'_>,
-    document: impl Fn(&FloatingIp, &VirtualAddress, NamespacedName) -> Document,
+    document: impl Fn((&LoadBalancer, &FloatingIp), &VirtualAddress, NamespacedName) -> Document,
 ) -> Vec<Document> {
     let mut documents = Vec::new();
     for load_balancer in model.load_balancers.values() {
@@ -294,7 +294,7 @@ fn each_address(
             for address in virtual_addresses(floating_ip) {
                 let name = address_name(load_balancer, &address);
                 if selection.takes(&name) {
-                    documents.push(document(floating_ip, &address, name));
+                    documents.push(document((load_balancer, floating_ip), &address, name));
                 }
             }
         }

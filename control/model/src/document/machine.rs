@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::network::suffix;
 use super::{Document, DocumentKind, Reference, Selection, Spec, fq_name};
-use crate::config::VirtualNetwork;
 use crate::index::Attached;
 use crate::kube::NodeKind;
+use crate::network::VirtualNetwork;
 use crate::{Family, Model, NamespacedName};
 
 #[derive(Debug, Clone, Serialize)]
@@ -187,5 +187,5 @@ fn network_reference(network: &VirtualNetwork) -> Reference {
 }
 
 fn network_of<'a>(model: &'a Model, attached: &Attached) -> Option<&'a VirtualNetwork> {
-    model.config.networks().into_iter().find(|network| network.vrf == attached.attachment.vrf)
+    model.index.networks.get(attached.attachment.vrf)
 }

@@ -3,6 +3,7 @@
 mod load_balancer;
 mod machine;
 mod network;
+mod policy;
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,6 +26,8 @@ pub enum DocumentKind {
     RoutingInstance,
     /// One of its prefixes.
     Subnet,
+    /// What connects tenant networks.
+    VirtualNetworkRouter,
     /// A Node.
     VirtualRouter,
     /// A Pod.
@@ -45,6 +48,14 @@ pub enum DocumentKind {
     Pool,
     /// An endpoint at that port.
     Member,
+    /// A policy.
+    FirewallPolicy,
+    /// One of its rules.
+    FirewallRule,
+    /// A set of addresses that rules refer to.
+    AddressGroup,
+    /// A label that pods have.
+    Tag,
 }
 
 /// One object, ready to be written as JSON or YAML.
@@ -77,6 +88,7 @@ enum Spec {
     VirtualNetwork(network::VirtualNetworkSpec),
     RoutingInstance(network::RoutingInstanceSpec),
     Subnet(network::SubnetSpec),
+    VirtualNetworkRouter(network::VirtualNetworkRouterSpec),
     VirtualRouter(machine::VirtualRouterSpec),
     VirtualMachine(machine::VirtualMachineSpec),
     VirtualMachineInterface(machine::VirtualMachineInterfaceSpec),
@@ -86,6 +98,10 @@ enum Spec {
     Listener(load_balancer::ListenerSpec),
     Pool(load_balancer::PoolSpec),
     Member(load_balancer::MemberSpec),
+    FirewallPolicy(policy::FirewallPolicySpec),
+    FirewallRule(policy::FirewallRuleSpec),
+    AddressGroup(policy::AddressGroupSpec),
+    Tag(policy::TagSpec),
 }
 
 /// What became of an object.
@@ -121,10 +137,10 @@ impl Selection<'_> {
     fn takes(self, name: &NamespacedName) -> bool {
         match self {
             Self::All => true,
-            Self::Named(text) => {
-                let (namespace, own) = text.split_once('/').unwrap_or(("", text));
-                (namespace, own) == (name.namespace.as_str(), name.name.as_str())
-            }
+            Self::Named(text) => match name.namespace.as_str() {
+                "" => text == name.name,
+                namespace => text.split_once('/') == Some((namespace, &name.name)),
+            },
         }
     }
 }
@@ -173,6 +189,7 @@ impl Model {
             DocumentKind::VirtualNetwork => network::virtual_networks(self, selection),
             DocumentKind::RoutingInstance => network::routing_instances(self, selection),
             DocumentKind::Subnet => network::subnets(self, selection),
+            DocumentKind::VirtualNetworkRouter => network::virtual_network_routers(self, selection),
             DocumentKind::VirtualRouter => machine::virtual_routers(self, selection),
             DocumentKind::VirtualMachine => machine::virtual_machines(self, selection),
             DocumentKind::VirtualMachineInterface => machine::interfaces(self, selection),
@@ -186,6 +203,10 @@ impl Model {
             DocumentKind::Listener => load_balancer::listeners(self, selection),
             DocumentKind::Pool => load_balancer::pools(self, selection),
             DocumentKind::Member => load_balancer::members(self, selection),
+            DocumentKind::FirewallPolicy => policy::firewall_policies(self, selection),
+            DocumentKind::FirewallRule => policy::firewall_rules(self, selection),
+            DocumentKind::AddressGroup => policy::address_groups(self, selection),
+            DocumentKind::Tag => policy::tags(self, selection),
         };
         documents.sort_by_cached_key(Document::name);
         documents
@@ -194,11 +215,12 @@ impl Model {
 
 impl DocumentKind {
     /// Each kind with its long name and its short one.
-    pub const NAMES: [(Self, &'static str, &'static str); 13] = [
+    pub const NAMES: [(Self, &'static str, &'static str); 18] = [
         (Self::Project, "project", "proj"),
         (Self::VirtualNetwork, "virtual-network", "vn"),
         (Self::RoutingInstance, "routing-instance", "ri"),
         (Self::Subnet, "subnet", "sn"),
+        (Self::VirtualNetworkRouter, "virtual-network-router", "vnr"),
         (Self::VirtualRouter, "virtual-router", "vr"),
         (Self::VirtualMachine, "virtual-machine", "vm"),
         (Self::VirtualMachineInterface, "virtual-machine-interface", "vmi"),
@@ -208,6 +230,10 @@ impl DocumentKind {
         (Self::Listener, "listener", "lbl"),
         (Self::Pool, "pool", "lbp"),
         (Self::Member, "member", "lbm"),
+        (Self::FirewallPolicy, "firewall-policy", "fp"),
+        (Self::FirewallRule, "firewall-rule", "fr"),
+        (Self::AddressGroup, "address-group", "ag"),
+        (Self::Tag, "tag", "tag"),
     ];
 }
 
@@ -225,9 +251,10 @@ impl FromStr for DocumentKind {
     fn from_str(text: &str) -> Result<Self, String> {
         let plain: String = text.to_lowercase().chars().filter(|char| char.is_ascii_alphabetic()).collect();
         let singular = plain.strip_suffix('s').unwrap_or(&plain);
+        let singular_of_y = plain.strip_suffix("ies").map(|stem| format!("{stem}y")).unwrap_or_default();
         let found = Self::NAMES.iter().find(|(_, long, short)| {
             let long: String = long.chars().filter(char::is_ascii_alphabetic).collect();
-            [plain.as_str(), singular].into_iter().any(|text| text == long || text == *short)
+            [plain.as_str(), singular, &singular_of_y].into_iter().any(|text| text == long || text == *short)
         });
         found.map(|(kind, ..)| *kind).ok_or_else(|| {
             let known: Vec<_> =
@@ -246,6 +273,7 @@ mod tests {
         for text in ["fip", "fips", "floating-ip", "FloatingIP", "floatingips", "floating_ip"] {
             assert_eq!(text.parse(), Ok(DocumentKind::FloatingIp), "{text}");
         }
+        assert_eq!("FirewallPolicies".parse(), Ok(DocumentKind::FirewallPolicy));
         assert!("pods".parse::<DocumentKind>().unwrap_err().contains("floating-ip (fip)"));
         for (kind, ..) in DocumentKind::NAMES {
             assert_eq!(kind.to_string().parse(), Ok(kind));

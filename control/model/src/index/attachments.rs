@@ -53,7 +53,8 @@ pub struct Attached {
 pub struct Attachments {
     by_vmi: BTreeMap<(String, VmiId), Attached>,
     by_pod: Multimap<NamespacedName, (String, VmiId)>,
-    by_address: Multimap<(VrfId, IpAddr), (String, VmiId)>,
+    by_address: Multimap<IpAddr, (String, VmiId)>,
+    by_network: Multimap<VrfId, (String, VmiId)>,
     last_sequence: u64,
     /// What changed since changes were last taken.
     changed: BTreeSet<(String, VmiId)>,
@@ -67,6 +68,18 @@ pub struct AttachmentChange {
     vmi: VmiId,
     /// `None`: it is gone.
     attached: Option<Attached>,
+}
+
+impl AttachmentChange {
+    /// The node, and its interface.
+    pub fn interface(&self) -> (&str, VmiId) {
+        (&self.node, self.vmi)
+    }
+
+    /// The network that the interface is in; `None`: it is gone.
+    pub fn network(&self) -> Option<VrfId> {
+        self.attached.as_ref().map(|attached| attached.attachment.vrf)
+    }
 }
 
 impl From<Vec<Attached>> for Attachments {
@@ -114,9 +127,14 @@ impl Attachments {
         self.latest_first(self.by_pod.get(pod))
     }
 
-    /// Those that hold an address, the latest first.
-    pub fn holding(&self, vrf: VrfId, address: IpAddr) -> Vec<&Attached> {
-        self.latest_first(self.by_address.get(&(vrf, address)))
+    /// Those that hold an address, of whatever network it is, the latest first.
+    pub fn holding(&self, address: IpAddr) -> Vec<&Attached> {
+        self.latest_first(self.by_address.get(&address))
+    }
+
+    /// Those of a network.
+    pub fn in_network(&self, vrf: VrfId) -> impl Iterator<Item = &Attached> {
+        self.by_network.get(&vrf).filter_map(|key| self.by_vmi.get(key))
     }
 
     /// What changed since this was last asked.
@@ -156,8 +174,9 @@ impl Attachments {
         self.last_sequence = self.last_sequence.max(attached.sequence);
         self.by_pod.insert(attached.attachment.pod.clone(), key.clone());
         for &address in &attached.attachment.addresses {
-            self.by_address.insert((attached.attachment.vrf, address), key.clone());
+            self.by_address.insert(address, key.clone());
         }
+        self.by_network.insert(attached.attachment.vrf, key.clone());
         self.changed.insert(key.clone());
         self.by_vmi.insert(key, attached);
     }
@@ -167,8 +186,9 @@ impl Attachments {
         self.changed.insert(key.clone());
         self.by_pod.remove(&attached.attachment.pod, key);
         for &address in &attached.attachment.addresses {
-            self.by_address.remove(&(attached.attachment.vrf, address), key);
+            self.by_address.remove(&address, key);
         }
+        self.by_network.remove(&attached.attachment.vrf, key);
         Some(attached)
     }
 }
@@ -193,11 +213,12 @@ impl Index {
         }
     }
 
-    fn touch_attachment(&mut self, attachment: &Attachment) {
+    pub(super) fn touch_attachment(&mut self, attachment: &Attachment) {
         self.dirty.addresses.extend(&attachment.addresses);
         self.touch_pod(&attachment.pod);
         for &address in &attachment.addresses {
             self.dirty.pods.extend(self.wished.get(&address).cloned());
+            self.dirty.pods.extend(self.picked.holders(address).cloned());
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Questions that the index answers without looking at everything.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use vrouter_objects::{VmiId, VrfId};
 
 use super::pods::labels;
-use super::{Attached, Index};
+use super::{Attached, Attachment, Index};
 use crate::NamespacedName;
 use crate::kube::PodRecord;
 
@@ -18,6 +19,8 @@ pub struct Owner<'a> {
     pub node: &'a str,
     /// Its interface, where its node reports interfaces.
     pub vmi: Option<VmiId>,
+    /// The network it is in.
+    pub vrf: VrfId,
 }
 
 impl Index {
@@ -60,17 +63,26 @@ impl Index {
         self.wished.get(&address).filter_map(|name| self.pods.get_key_value(name))
     }
 
+    /// The pods that ask for an address of an address space.
+    pub fn pods_wishing_in(
+        &self,
+        space: VrfId,
+        address: IpAddr,
+    ) -> impl Iterator<Item = (&NamespacedName, &PodRecord)> {
+        self.pods_wishing(address).filter(move |(name, pod)| {
+            self.wanted_network(name, pod).is_ok_and(|wanted| wanted.space == space)
+        })
+    }
+
     /// The services that ask for a cluster address.
     pub fn services_requesting(&self, address: IpAddr) -> impl Iterator<Item = &NamespacedName> {
         self.requested.get(&address)
     }
 
-    /// The attachment of a pod to a network, the latest where there are several.
-    pub fn attachment(&self, vrf: VrfId, name: &NamespacedName, pod: &PodRecord) -> Option<&Attached> {
-        let of_pod = self.attachments.of_pod(name).into_iter();
-        of_pod
-            .filter(|attached| attached.attachment.vrf == vrf)
-            .find(|attached| same_uid(&attached.attachment.uid, &pod.uid))
+    /// The attachment of a pod, the latest where there are several.
+    pub fn attachment(&self, name: &NamespacedName, pod: &PodRecord) -> Option<&Attached> {
+        let mut of_pod = self.attachments.of_pod(name).into_iter();
+        of_pod.find(|attached| same_uid(&attached.attachment.uid, &pod.uid))
     }
 
     /// Whether the pod of an attachment is still to run where it is attached.
@@ -82,43 +94,57 @@ impl Index {
         })
     }
 
-    /// The addresses at which a pod can be reached now.
-    pub fn pod_addresses(&self, vrf: VrfId, name: &NamespacedName, pod: &PodRecord) -> Vec<IpAddr> {
-        if pod.finished {
-            return Vec::new();
-        }
-        if pod.host_network {
+    /// The addresses at which a pod can be reached now, in whatever network: its interface's, or its node's.
+    pub fn reachable_addresses(&self, name: &NamespacedName, pod: &PodRecord) -> Vec<IpAddr> {
+        if pod.host_network && !pod.finished {
             let node = pod.node.as_ref().and_then(|node| self.nodes.get(node));
             return node.map(|node| node.addresses.clone()).unwrap_or_default();
         }
-        match self.attachment(vrf, name, pod) {
-            Some(attached) => attached.attachment.addresses.clone(),
-            None => pod.stated_addresses.clone(),
-        }
+        self.place(name, pod).map(|place| place.addresses).unwrap_or_default()
     }
 
-    /// Whose an address is: the pod that is attached with it, or else the one whose status states it.
-    pub fn owner(&self, vrf: VrfId, address: IpAddr) -> Option<Owner<'_>> {
-        let attached = self.attachments.holding(vrf, address).into_iter();
-        let attached =
-            attached.map(|attached| (&attached.node, &attached.attachment)).find(|(_, attachment)| {
-                let pod = self.pods.get(&attachment.pod);
-                !pod.is_some_and(|pod| pod.finished && same_uid(&attachment.uid, &pod.uid))
-            });
-        if let Some((node, attachment)) = attached {
-            return Some(Owner { pod: &attachment.pod, node, vmi: Some(attachment.vmi) });
-        }
+    /// Whose an address of an address space is: the pod that is attached with it, or else the one whose status states it.
+    pub fn owner(&self, space: VrfId, address: IpAddr) -> Option<Owner<'_>> {
+        let is_of_space = |owner: &Owner<'_>| self.networks.space(owner.vrf) == space;
+        let attached = self.attached_with(address).find(is_of_space);
+        attached.or_else(|| {
+            let stated = self.stated_with(address).filter(|(_, owner)| is_of_space(owner));
+            stated.max_by_key(|(record, owner)| (record.created.clone(), owner.pod)).map(|(_, owner)| owner)
+        })
+    }
+
+    /// The address spaces in which an address is a pod's, or was promised to one.
+    pub fn spaces_of(&self, address: IpAddr) -> BTreeSet<VrfId> {
+        let attached = self.attached_with(address).map(|owner| owner.vrf);
+        let stated = self.stated_with(address).map(|(_, owner)| owner.vrf);
+        let wishing = self.pods_wishing(address);
+        let wishing = wishing.filter_map(|(name, pod)| Some(self.wanted_network(name, pod).ok()?.vrf));
+        let spaces = attached.chain(stated).chain(wishing).map(|vrf| self.networks.space(vrf));
+        spaces.chain(self.picked.spaces(address)).collect()
+    }
+
+    /// Those that are attached with an address, the latest first. Pods that have finished own nothing.
+    fn attached_with(&self, address: IpAddr) -> impl Iterator<Item = Owner<'_>> {
+        let attached = self.attachments.holding(address).into_iter();
+        attached.filter_map(|Attached { node, attachment, .. }| {
+            let pod = self.pods.get(&attachment.pod);
+            let has_finished = pod.is_some_and(|pod| pod.finished && same_uid(&attachment.uid, &pod.uid));
+            let Attachment { pod, vmi, vrf, .. } = attachment;
+            (!has_finished).then_some(Owner { pod, node, vmi: Some(*vmi), vrf: *vrf })
+        })
+    }
+
+    /// Those whose status states an address.
+    fn stated_with(&self, address: IpAddr) -> impl Iterator<Item = (&PodRecord, Owner<'_>)> {
         let stated = self.stated.get(&address).filter_map(|name| self.pods.get_key_value(name));
-        stated
-            .filter_map(|(pod, record)| {
-                Some((record, Owner { pod, node: record.node.as_deref()?, vmi: None }))
-            })
-            .max_by_key(|(record, owner)| (record.created.clone(), owner.pod))
-            .map(|(_, owner)| owner)
+        stated.filter_map(|(pod, record)| {
+            let vrf = self.place(pod, record)?.vrf;
+            Some((record, Owner { pod, node: record.node.as_deref()?, vmi: None, vrf }))
+        })
     }
 }
 
 /// Whether both are of one pod: a source without UIDs goes by the name alone.
-fn same_uid(one: &str, other: &str) -> bool {
+pub fn same_uid(one: &str, other: &str) -> bool {
     one.is_empty() || other.is_empty() || one == other
 }

@@ -24,6 +24,7 @@ impl Index {
         }
         self.touch_node(name);
         self.find_underlay();
+        self.dirty.policies.extend(self.policies_with_nodes.iter().cloned());
     }
 
     /// Where tunnels to a node end, if they can reach it.
@@ -80,7 +81,8 @@ impl Index {
         let pods: Vec<_> = self.pods_on.get(name).cloned().collect();
         for pod in pods {
             let record = &self.pods[&pod];
-            self.dirty.addresses.extend(record.stated_addresses.iter().chain(record.wished_addresses()));
+            let promised = record.wished_addresses().iter().chain(self.picked.addresses_of(&pod));
+            self.dirty.addresses.extend(record.stated_addresses.iter().chain(promised));
             if record.host_network {
                 self.touch_pod(&pod);
             } else {

@@ -1,5 +1,6 @@
 //! Pods in the index.
 
+use super::networks::Asker;
 use super::{Index, Label};
 use crate::NamespacedName;
 use crate::kube::PodRecord;
@@ -9,6 +10,9 @@ impl Index {
         if self.pods.get(name) == record.as_ref() {
             return;
         }
+        let wish =
+            |record: Option<&PodRecord>| record.map(|record| record.network.clone()).unwrap_or_default();
+        self.note_wish(Asker::Pod(name.clone()), &wish(self.pods.get(name)), &wish(record.as_ref()));
         // Services that select it by its old labels, then those that do by its new ones.
         self.touch_pod(name);
         let old = self.pods.remove(name);
@@ -35,10 +39,11 @@ impl Index {
     }
 
     /// Whoever else claims the pod's addresses may win or lose one.
-    fn touch_claims(&mut self, name: &NamespacedName, record: &PodRecord) {
+    pub(super) fn touch_claims(&mut self, name: &NamespacedName, record: &PodRecord) {
         let attached = self.attachments.of_pod(name).into_iter();
         let attached = attached.flat_map(|attached| &attached.attachment.addresses);
-        for address in record.stated_addresses.iter().chain(record.wished_addresses()).chain(attached) {
+        let stated = record.stated_addresses.iter().chain(record.wished_addresses());
+        for address in stated.chain(attached).chain(self.picked.addresses_of(name)) {
             self.dirty.addresses.insert(*address);
             self.dirty.pods.extend(self.wished.get(address).cloned());
         }
@@ -81,7 +86,7 @@ impl Index {
 fn claims(record: &PodRecord) -> impl PartialEq {
     let PodRecord { uid, created, node, finished, stated_addresses, .. } = record;
     let wished = record.wished_addresses().to_vec();
-    let addresses = (record.has_interface(), stated_addresses.clone(), wished);
+    let addresses = (record.has_interface(), stated_addresses.clone(), wished, record.network.clone());
     (uid.clone(), created.clone(), node.clone(), *finished, addresses)
 }
 

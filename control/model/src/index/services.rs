@@ -1,5 +1,6 @@
 //! Services in the index.
 
+use super::networks::Asker;
 use super::{Index, Label};
 use crate::NamespacedName;
 use crate::kube::ServiceRecord;
@@ -9,6 +10,9 @@ impl Index {
         if self.services.get(name) == record.as_ref() {
             return;
         }
+        let wish =
+            |record: Option<&ServiceRecord>| record.map(|record| record.network.clone()).unwrap_or_default();
+        self.note_wish(Asker::Service(name.clone()), &wish(self.services.get(name)), &wish(record.as_ref()));
         if let Some(old) = self.services.remove(name) {
             if let Some(label) = first_label(name, &old) {
                 self.selectors.remove(&label, name);

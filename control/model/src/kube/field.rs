@@ -39,7 +39,28 @@ pub fn prefix(text: &str) -> Result<IpNet, String> {
         .map_err(|_| format!("\"{text}\" is not a prefix"))
 }
 
+/// A prefix of interfaces: it has room for one beside its gateway, and means neither "here" nor "everybody".
+pub fn pod_prefix(text: &str) -> Result<IpNet, String> {
+    let prefix = prefix(text)?;
+    if prefix.prefix_len() + 2 > prefix.max_prefix_len() {
+        Err(format!("{prefix} has no room for pods: it must be at least a /{}", prefix.max_prefix_len() - 2))
+    } else if is_special(prefix.network()) || is_special(prefix.broadcast()) {
+        Err(format!("{prefix} is no prefix that pods can have"))
+    } else {
+        Ok(prefix)
+    }
+}
+
 /// A protocol; absent it is TCP.
 pub fn protocol(text: Option<&str>) -> Result<ServiceProtocol, ObjectError> {
     text.map_or(Ok(ServiceProtocol::Tcp), str::parse)
+}
+
+/// The name of a container's port, which has at least one letter (RFC 6335): a number in quotes is a slip.
+pub fn port_name(name: &str) -> Result<String, String> {
+    if name.bytes().any(|byte| byte.is_ascii_alphabetic()) {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("\"{name}\" is not a port's name; a number stands without quotes"))
+    }
 }

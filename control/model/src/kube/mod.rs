@@ -7,10 +7,15 @@ mod custom;
 mod endpoints;
 mod field;
 mod namespace;
+mod network_policy;
+mod network_wish;
 mod node;
 mod pod;
+mod policy;
+mod selector;
 mod service;
 mod virtual_network;
+mod virtual_network_router;
 
 use std::fmt;
 
@@ -18,21 +23,32 @@ use k8s_openapi::api::core::v1::{Endpoints, Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
 
 use crate::NamespacedName;
 use crate::problem::Finding;
 
-pub use cluster_network_policy::ClusterNetworkPolicySpec;
+pub use cluster_network_policy::{ClusterNetworkPolicySpec, read_cluster_network_policy};
 pub use custom::Custom;
 pub use endpoints::{Condition, EndpointSet, Hints, SliceRecord, read_endpoints};
-pub use namespace::NamespaceRecord;
+pub use namespace::{Isolation, NamespaceRecord};
+pub use network_policy::read_network_policy;
+pub use network_wish::{NETWORK_ANNOTATION, NetworkWish, field as network_field};
 pub use node::{BACKEND_DATA, NodeKind, NodeRecord};
 pub use pod::{ADDRESSES_ANNOTATION, AddressWish, PodRecord, Readiness};
+pub use policy::{Block, PeerRecord, PolicyRecord, PortName, PortRecord, RuleRecord, Which};
+pub use selector::{NAMESPACE_NAME, NamespaceSelection, PodSelection, Requirement, Selector, Test};
 pub use service::{
     AddressRequest, Distribution, FamilyPolicy, Frontend, HealthCheck, NodePorts, Policies, PoolWish,
     PortWish, ServicePort, ServiceRecord, ServiceType, TargetPort,
 };
-pub use virtual_network::{SubnetSpec, VirtualNetworkRouterSpec, VirtualNetworkSpec};
+pub use virtual_network::{
+    IpRange, SubnetRange, SubnetRecord, SubnetReference, SubnetSpec, SubnetWish, VirtualNetworkRecord,
+    VirtualNetworkSpec,
+};
+pub use virtual_network_router::{
+    ImportRecord, RouterEntry, RouterImport, RouterRecord, RouterType, VirtualNetworkRouterSpec,
+};
 
 /// One Kubernetes object of a kind the model mirrors.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,7 +78,7 @@ pub enum KubeObject {
 }
 
 /// The kinds of [`KubeObject`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// v1 Namespace.
     Namespace,
@@ -89,7 +105,7 @@ pub enum Kind {
 }
 
 /// What names a Kubernetes object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectRef {
     /// Its kind.
     pub kind: Kind,
@@ -173,6 +189,7 @@ impl KubeObject {
     pub fn unserved(&self) -> Vec<Finding> {
         match self {
             Self::Service(service) => service::unserved(service),
+            Self::VirtualNetwork(network) => virtual_network::unserved(network),
             _ => Vec::new(),
         }
     }

@@ -1,5 +1,6 @@
 //! Nodes: Contrail's virtual routers.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -29,6 +30,8 @@ pub struct NodeRecord {
     pub vteps: Vec<IpAddr>,
     /// Every address at which the node itself is reached, in order, each with its field.
     pub all_addresses: Vec<(IpAddr, String)>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
     /// Its zone, empty where it has none.
     pub zone: String,
     /// The blocks of pod addresses its object gives it.
@@ -75,9 +78,10 @@ impl NodeRecord {
             findings.add("status.addresses", "no usable InternalIP, so no tunnel can reach this node");
         }
         let uid = node.metadata.uid.clone().unwrap_or_default();
-        let zone = node.metadata.labels.as_ref().and_then(|labels| labels.get(ZONE)).cloned();
-        let (pod_prefixes, zone) = (pod_prefixes(node, findings), zone.unwrap_or_default());
-        Self { uid, addresses, vteps, all_addresses, zone, pod_prefixes, kind }
+        let labels = node.metadata.labels.clone().unwrap_or_default();
+        let zone = labels.get(ZONE).cloned().unwrap_or_default();
+        let pod_prefixes = pod_prefixes(node, findings);
+        Self { uid, addresses, vteps, all_addresses, labels, zone, pod_prefixes, kind }
     }
 }
 

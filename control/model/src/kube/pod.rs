@@ -8,11 +8,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use vrouter_objects::{Port, ServiceProtocol};
 
 use super::field;
+use super::network_wish::NetworkWish;
 use crate::Family;
 use crate::problem::Findings;
 
 /// The annotation by which a Pod asks for addresses of its own.
 pub const ADDRESSES_ANNOTATION: &str = "vrouter.dev/ip-addresses";
+/// The annotation by which Contrail's users do, in the network that they ask for.
+const CUSTOM_ADDRESSES_ANNOTATION: &str = "net.juniper.contrail.podnetwork.ip";
 
 /// The annotation by which the kubelet says that a Pod mirrors a static one, which has this UID.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -38,6 +41,8 @@ pub struct PodRecord {
     pub readiness: Readiness,
     /// Its addresses according to its status.
     pub stated_addresses: Vec<IpAddr>,
+    /// The network it asks for.
+    pub network: NetworkWish,
     /// The addresses it asks for.
     pub wish: AddressWish,
     /// Its containers' named ports, in order.
@@ -78,8 +83,8 @@ pub struct NamedPort {
 }
 
 impl PodRecord {
-    /// Reads a Pod.
-    pub fn read(pod: &Pod, findings: &mut Findings) -> Self {
+    /// Reads a Pod of a namespace.
+    pub fn read(namespace: &str, pod: &Pod, findings: &mut Findings) -> Self {
         let metadata = &pod.metadata;
         let spec = pod.spec.as_ref();
         let status = pod.status.as_ref();
@@ -94,6 +99,7 @@ impl PodRecord {
             terminating: metadata.deletion_timestamp.is_some(),
             readiness: status.map_or(Readiness::Unstated, readiness),
             stated_addresses: status.map(|status| stated_addresses(status, findings)).unwrap_or_default(),
+            network: NetworkWish::read(namespace, metadata.annotations.as_ref(), findings),
             wish: wish(pod, findings),
             ports: spec.map(|spec| named_ports(spec, findings)).unwrap_or_default(),
         }
@@ -147,13 +153,13 @@ fn stated_addresses(status: &PodStatus, findings: &mut Findings) -> Vec<IpAddr> 
 }
 
 fn wish(pod: &Pod, findings: &mut Findings) -> AddressWish {
-    let Some(text) = pod.metadata.annotations.as_ref().and_then(|all| all.get(ADDRESSES_ANNOTATION)) else {
-        return AddressWish::Any;
-    };
+    let annotation = |name| Some((name, pod.metadata.annotations.as_ref()?.get(name)?));
+    let asked = annotation(ADDRESSES_ANNOTATION).or_else(|| annotation(CUSTOM_ADDRESSES_ANNOTATION));
+    let Some((name, text)) = asked else { return AddressWish::Any };
     match read_wish(text) {
         Ok(addresses) => AddressWish::These(addresses),
         Err(message) => {
-            findings.add(format!("metadata.annotations[{ADDRESSES_ANNOTATION}]"), &message);
+            findings.add(format!("metadata.annotations[{name}]"), &message);
             AddressWish::Malformed(message)
         }
     }

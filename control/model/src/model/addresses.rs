@@ -3,15 +3,20 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use vrouter_objects::VrfId;
+
 use super::Model;
+use crate::allocate::SpacedAddress;
 use crate::config::ModelConfig;
-use crate::kube::{AddressRequest, FamilyPolicy};
+use crate::kube::{AddressRequest, FamilyPolicy, Kind, network_field};
+use crate::network::{Misplaced, NetworkFault, ServiceNetworks};
 use crate::problem::Findings;
 use crate::{Family, NamespacedName};
 
 /// The addresses a service is to have, one per family, the primary first.
 struct Wanted {
     service: NamespacedName,
+    networks: ServiceNetworks,
     addresses: Vec<WantedAddress>,
 }
 
@@ -35,7 +40,7 @@ impl Families {
         let given = request.given.iter().map(|(_, address)| Family::from(*address));
         let named: Vec<Family> = given.chain(request.families.iter().copied()).collect();
         let has = |family: &Family| config.services.prefix(*family).is_some();
-        let primary = config.services.prefixes.first().map(|&prefix| Family::from(prefix));
+        let primary = config.services.prefixes().next().map(Family::from);
         let first = named.first().copied().or(primary);
         let asked_for = match (request.policy, first) {
             (FamilyPolicy::PreferDual, Some(first)) if has(&first.other()) => vec![first, first.other()],
@@ -48,6 +53,12 @@ impl Families {
     }
 }
 
+/// The networks of a service, with its cluster addresses, the primary first.
+pub(super) struct Placement {
+    pub networks: ServiceNetworks,
+    pub addresses: Vec<IpAddr>,
+}
+
 /// What is wrong, by service.
 pub(super) type FindingsOf = BTreeMap<NamespacedName, Findings>;
 
@@ -57,7 +68,7 @@ impl Model {
         &mut self,
         services: &[NamespacedName],
         findings: &mut FindingsOf,
-    ) -> BTreeMap<NamespacedName, Vec<IpAddr>> {
+    ) -> BTreeMap<NamespacedName, Placement> {
         let wanted: Vec<Wanted> = services
             .iter()
             .filter_map(|service| self.wanted(service, findings.entry(service.clone()).or_default()))
@@ -65,12 +76,19 @@ impl Model {
         self.release_unwanted(services, &wanted);
         let mut addresses = self.claim_given(&wanted, findings);
         self.pick_any(&wanted, &mut addresses, findings);
-        addresses
+        let placed = wanted.into_iter().map(|Wanted { service, networks, .. }| {
+            let addresses = addresses.remove(&service).unwrap_or_default();
+            (service, Placement { networks, addresses })
+        });
+        placed.collect()
     }
 
-    /// `None`: the service is gone or has no frontend.
+    /// `None`: the service is gone, has no frontend, or asks for a network that there is not.
     fn wanted(&self, service: &NamespacedName, findings: &mut Findings) -> Option<Wanted> {
-        let request = &self.index.services.get(service)?.frontend.as_ref()?.addresses;
+        let record = self.index.services.get(service)?;
+        let request = &record.frontend.as_ref()?.addresses;
+        let networks = self.index.service_networks(service, record);
+        let networks = networks.map_err(|misplaced| note_misplaced(misplaced, findings)).ok()?;
         let Families { usable, missing } = Families::of(&self.config, request);
         for family in missing {
             findings.add("spec.ipFamilies", format!("the service network has no {family} addresses"));
@@ -88,16 +106,17 @@ impl Model {
                 }
             }
         }
-        Some(Wanted { service: service.clone(), addresses })
+        Some(Wanted { service: service.clone(), networks, addresses })
     }
 
     fn release_unwanted(&mut self, services: &[NamespacedName], wanted: &[Wanted]) {
-        let wanted: BTreeMap<_, _> =
-            wanted.iter().map(|wanted| (&wanted.service, &wanted.addresses)).collect();
+        let wanted: BTreeMap<_, _> = wanted.iter().map(|wanted| (&wanted.service, wanted)).collect();
         for service in services {
-            for address in self.floating_ips.addresses(service) {
-                let keep = wanted.get(service).is_some_and(|wanted| {
-                    wanted.iter().any(|wanted| match wanted {
+            for held in self.floating_ips.addresses(service) {
+                let address = held.address;
+                let wanted = wanted.get(service).filter(|wanted| wanted.networks.space == held.space);
+                let keep = wanted.is_some_and(|wanted| {
+                    wanted.addresses.iter().any(|wanted| match wanted {
                         WantedAddress::Given(_, given) => *given == address,
                         WantedAddress::Any(family) => {
                             *family == Family::from(address) && self.config.services.contains(address)
@@ -105,7 +124,7 @@ impl Model {
                     })
                 });
                 if !keep {
-                    self.floating_ips.release(address);
+                    self.floating_ips.release(held);
                     self.freed = true;
                     let waiting: Vec<_> = self.index.services_requesting(address).cloned().collect();
                     self.index.dirty.services.extend(waiting.into_iter().filter(|other| other != service));
@@ -127,13 +146,14 @@ impl Model {
             (record.and_then(|record| record.created.clone()), &wanted.service)
         });
         let mut addresses: BTreeMap<NamespacedName, Vec<IpAddr>> = BTreeMap::new();
-        for Wanted { service, addresses: wanted } in by_age {
+        for Wanted { service, networks, addresses: wanted } in by_age {
             for wanted in wanted {
                 let WantedAddress::Given(field, address) = wanted else { continue };
-                if self.floating_ips.claim(*address, service) {
+                let spaced = SpacedAddress { space: networks.space, address: *address };
+                if self.floating_ips.claim(spaced, service) {
                     addresses.entry(service.clone()).or_default().push(*address);
                 } else {
-                    let holder = self.floating_ips.holder(*address);
+                    let holder = self.floating_ips.holder(spaced);
                     let message = match holder {
                         Some(holder) => format!("{address} is Service {holder}'s already"),
                         None => "ids are used up".to_owned(),
@@ -151,7 +171,7 @@ impl Model {
         addresses: &mut BTreeMap<NamespacedName, Vec<IpAddr>>,
         findings: &mut FindingsOf,
     ) {
-        for Wanted { service, addresses: wanted } in wanted {
+        for Wanted { service, networks, addresses: wanted } in wanted {
             let mut ordered = Vec::with_capacity(wanted.len());
             let claimed = addresses.remove(service).unwrap_or_default();
             for wanted in wanted {
@@ -159,7 +179,8 @@ impl Model {
                     WantedAddress::Given(_, given) => {
                         ordered.extend(claimed.contains(given).then_some(*given));
                     }
-                    WantedAddress::Any(family) => match self.held_or_picked(service, *family) {
+                    WantedAddress::Any(family) => match self.held_or_picked(service, networks.space, *family)
+                    {
                         Some(address) => ordered.push(address),
                         None => {
                             let message = format!("no {family} address of the service network is free");
@@ -173,13 +194,22 @@ impl Model {
         }
     }
 
-    fn held_or_picked(&mut self, service: &NamespacedName, family: Family) -> Option<IpAddr> {
-        let held =
-            self.floating_ips.addresses(service).into_iter().find(|held| Family::from(*held) == family);
+    fn held_or_picked(&mut self, service: &NamespacedName, space: VrfId, family: Family) -> Option<IpAddr> {
+        let held = self.floating_ips.addresses(service).into_iter().map(|held| held.address);
+        let held = held.filter(|held| Family::from(*held) == family).min();
         if held.is_some() {
             return held;
         }
         let prefix = self.config.services.prefix(family)?;
-        self.floating_ips.pick(prefix, service)
+        self.floating_ips.pick(space, prefix, service).map(|picked| picked.address)
+    }
+}
+
+fn note_misplaced(misplaced: Misplaced, findings: &mut Findings) {
+    match (&misplaced.fault, misplaced.asker.kind) {
+        // What cannot be read was noted when the object was.
+        (NetworkFault::Malformed(_), Kind::Service) => {}
+        (_, Kind::Service) => findings.add(network_field(), misplaced),
+        _ => findings.add("", misplaced),
     }
 }

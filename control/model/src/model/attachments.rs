@@ -7,9 +7,9 @@ use vrouter_objects::VmiId;
 use super::{Model, reference};
 use crate::Problem;
 use crate::allocate::LeaseChange;
-use crate::config::NetworkRole;
 use crate::index::Attachment;
 use crate::kube::Kind;
+use crate::network::Tenancy;
 
 impl Model {
     /// A node reports an interface that is up. One that cannot be right is a problem, and not believed.
@@ -75,11 +75,16 @@ impl Model {
     }
 
     fn check_attachment(&self, attachment: &Attachment) -> Result<(), String> {
-        let mut with_interfaces =
-            self.config.networks().into_iter().filter(|network| network.role == NetworkRole::Pods);
-        let network = with_interfaces
-            .find(|network| network.vrf == attachment.vrf)
-            .ok_or_else(|| format!("vrf: there are no interfaces in VRF {}", attachment.vrf))?;
+        let networks = &self.index.networks;
+        let refusal = || format!("vrf: there are no interfaces in VRF {}", attachment.vrf);
+        let Some(network) = networks.get(attachment.vrf) else {
+            // A network that is gone may still have interfaces.
+            return if networks.is_known(attachment.vrf) { Ok(()) } else { Err(refusal()) };
+        };
+        // A custom network's subnets may have been others when the interface was made.
+        if network.pods().ok_or_else(refusal)?.tenancy == Tenancy::Custom {
+            return Ok(());
+        }
         for &address in &attachment.addresses {
             network.check(address).map_err(|fault| format!("addresses: {address} {fault}"))?;
         }

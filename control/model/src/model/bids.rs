@@ -8,8 +8,9 @@ use super::addresses::Families;
 use crate::Family;
 use crate::allocate::{Exposure, ListenerKey};
 use crate::claim::{Asset, Basis, Bid, Claim};
-use crate::config::{ModelConfig, NetworkRole};
+use crate::config::ModelConfig;
 use crate::kube::{Frontend, HealthCheck, NodePorts, PoolWish, PortWish, ServicePort, ServiceRecord};
+use crate::network::NetworkRole;
 use crate::node_port::NodePort;
 use crate::problem::Findings;
 
@@ -208,8 +209,8 @@ impl<'a> Bidder<'a> {
                     "{address} is {family}, and the Service has no {family} cluster address"
                 ));
             }
-            NetworkRole::Pods => "pod",
-            NetworkRole::Services => "service",
+            NetworkRole::Pods(_) => "pod",
+            NetworkRole::Services(_) => "service",
         };
         Err(format!("{address} is an address of the {network} network: nobody outside reaches it"))
     }

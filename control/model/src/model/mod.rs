@@ -4,7 +4,11 @@ mod addresses;
 mod attachments;
 mod bids;
 mod exposures;
+mod interest;
+mod networks;
 mod nodes;
+mod pod_addresses;
+mod policies;
 mod problems;
 mod services;
 
@@ -12,14 +16,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use vrouter_objects::{Object, VmiId, VrfId};
+use vrouter_objects::{Object, PolicyId, VmiId};
 
-use crate::allocate::{Exposures, FloatingIps, Nodes, State, StateChange};
+use crate::allocate::{Exposures, FloatingIps, NetworkIds, Nodes, State, StateChange};
 use crate::claim::Ledger;
 use crate::contrail::LoadBalancer;
 use crate::index::{Index, Origin};
+use crate::interest::{Interest, InterestChange};
 use crate::kube::{Kind, KubeObject, ObjectRef};
 use crate::multimap::Multimap;
+use crate::network::NetworkSet;
+use crate::policy::{PeerSets, Register};
 use crate::problem::{Findings, FindingsBook};
 use crate::tables::{self, Change, Layer, Tables, Unit};
 use crate::{ModelConfig, ModelError, NamespacedName, Problem};
@@ -32,6 +39,8 @@ pub struct Model {
     pub(crate) nodes: Nodes,
     floating_ips: FloatingIps,
     exposures: Exposures,
+    pub(crate) policy_ids: Register<ObjectRef, PolicyId>,
+    pub(crate) peer_sets: PeerSets,
     /// Who has what each node has only once.
     ledger: Ledger,
     pub(crate) load_balancers: BTreeMap<NamespacedName, LoadBalancer>,
@@ -39,7 +48,8 @@ pub struct Model {
     users: Multimap<IpAddr, NamespacedName>,
     /// Services by the nodes that their members are on or meant for.
     users_of_nodes: Multimap<String, NamespacedName>,
-    tables: Tables,
+    pub(crate) tables: Tables,
+    interest: Interest,
     /// What came to light beyond single objects.
     findings: FindingsBook<ObjectRef>,
     /// Services for which something was to be picked and nothing was free.
@@ -51,6 +61,12 @@ pub struct Model {
     /// Attachments that were reported and cannot be right.
     refused: BTreeMap<(String, VmiId), Problem>,
     nodes_changed: bool,
+    network_ids: NetworkIds,
+    network_ids_changed: bool,
+    /// What is wrong with networks and with what asks for them, as far as it is no pod or service.
+    network_findings: FindingsBook<ObjectRef>,
+    /// Pods for which an address was to be picked and none was free.
+    waiting_pods: BTreeSet<NamespacedName>,
 }
 
 /// What one round of settling did.
@@ -58,6 +74,8 @@ pub struct Model {
 pub struct Settlement {
     /// What is different in the tables now.
     pub changes: Vec<Change>,
+    /// Which nodes hold which layers from now on, and which no more.
+    pub interest: Vec<InterestChange>,
     /// What of the state changed, and must be saved before the changes may be published; `None`: nothing.
     pub state: Option<StateChange>,
     /// How many units were recomputed.
@@ -68,29 +86,50 @@ impl Model {
     /// A model that holds nothing yet but goes on from a saved state.
     pub fn new(config: ModelConfig, state: State) -> Result<Self, ModelError> {
         state.check()?;
-        let State { nodes, floating_ips, exposures, attachments } = state;
-        let mut index = Index::new(attachments);
+        let State {
+            nodes,
+            floating_ips,
+            exposures,
+            policies,
+            peer_sets,
+            networks,
+            pod_addresses,
+            attachments,
+        } = state;
+        let mut tables = Tables::default();
+        let set = NetworkSet::new(&config, &networks);
+        for network in config.networks() {
+            tables.replace(Unit::Network(network.vrf), tables::network_objects(&config, &set, network));
+        }
+        let mut index = Index::new(attachments, set, pod_addresses);
         index.dirty.nodes.extend(nodes.names().cloned());
         index.dirty.services.extend(floating_ips.services().chain(exposures.services()).cloned());
-        let mut tables = Tables::default();
-        tables.replace(Unit::Networks, tables::network_objects(&config));
+        index.dirty.policies.extend(policies.iter().map(|(reference, _)| reference.clone()));
+        let interest = Interest::new(index.attachments.iter());
         Ok(Self {
             config,
             index,
             nodes,
             floating_ips,
             exposures,
+            policy_ids: policies,
+            peer_sets: PeerSets::new(peer_sets),
             ledger: Ledger::default(),
             load_balancers: BTreeMap::new(),
             users: Multimap::default(),
             users_of_nodes: Multimap::default(),
             tables,
+            interest,
             findings: FindingsBook::default(),
             waiting: BTreeSet::new(),
             freed: false,
             unplaced: BTreeSet::new(),
             refused: BTreeMap::new(),
             nodes_changed: false,
+            network_ids: networks,
+            network_ids_changed: false,
+            network_findings: FindingsBook::default(),
+            waiting_pods: BTreeSet::new(),
         })
     }
 
@@ -100,6 +139,10 @@ impl Model {
             nodes: self.nodes.clone(),
             floating_ips: self.floating_ips.clone(),
             exposures: self.exposures.clone(),
+            policies: self.policy_ids.clone(),
+            peer_sets: self.peer_sets.ids().clone(),
+            networks: self.network_ids.clone(),
+            pod_addresses: self.index.picked.clone(),
             attachments: self.index.attachments.clone(),
         }
     }
@@ -124,26 +167,30 @@ impl Model {
         self.index.dirty.is_empty()
             && !self.tables.has_changes()
             && !self.nodes_changed
+            && !self.network_ids_changed
+            && !self.index.picked.has_changes()
             && !self.index.attachments.has_changes()
+            && !self.interest.has_changes()
+            && !self.peer_sets.has_changes()
     }
 
     /// Brings the tables up to date with everything recorded, recomputing what depends on it and nothing else.
     pub fn settle(&mut self) -> Settlement {
-        let recomputed =
-            self.settle_nodes() + self.settle_pods() + self.settle_addresses() + self.settle_services();
-        Settlement { changes: self.tables.take_changes(), state: self.take_state_change(), recomputed }
+        let recomputed = self.settle_networks()
+            + self.settle_nodes()
+            + self.settle_policies()
+            + self.settle_pods()
+            + self.settle_addresses()
+            + self.settle_services()
+            + self.settle_peer_sets();
+        let (changes, state) = (self.tables.take_changes(), self.take_state_change());
+        let interest = self.settle_interest(&changes, state.as_ref());
+        Settlement { changes, interest, state, recomputed }
     }
 
     /// Whether there is a Node of this name.
     pub fn has_node(&self, name: &str) -> bool {
         self.index.nodes.contains_key(name)
-    }
-
-    /// The networks whose layers a node holds: those it has an interface in, and what they reach. Any node is in the
-    /// fabric, and may get a pod of the default network at any time.
-    pub fn interest(&self, node: &str) -> BTreeSet<VrfId> {
-        let attached = self.index.attachments.on_node(node).map(|attached| attached.attachment.vrf);
-        attached.chain(self.config.networks().map(|network| network.vrf)).collect()
     }
 
     /// All tables as they are now.
@@ -156,34 +203,51 @@ impl Model {
             nodes: std::mem::take(&mut self.nodes_changed).then(|| self.nodes.clone()),
             floating_ips: self.floating_ips.take_changes(),
             exposures: self.exposures.take_changes(),
+            policies: self.policy_ids.take_changes(),
+            peer_sets: self.peer_sets.ids_mut().take_changes(),
+            networks: std::mem::take(&mut self.network_ids_changed).then(|| self.network_ids.clone()),
+            pod_addresses: self.index.picked.take_changes(),
             attachments: self.index.attachments.take_changes(),
         };
         (!change.is_empty()).then_some(change)
     }
 
     fn settle_pods(&mut self) -> usize {
-        let pods = std::mem::take(&mut self.index.dirty.pods);
-        for name in &pods {
-            let mut findings = Findings::default();
-            let placed = match self.index.pods.get(name) {
-                Some(pod) => {
-                    self.note_refusal(name, pod, &mut findings);
-                    tables::binding(&self.config, &self.index, name, pod)
-                }
-                None => tables::Placed::new(),
-            };
-            self.findings.replace(reference(Kind::Pod, name), findings);
-            self.tables.replace(Unit::Pod(name.clone()), placed);
+        let mut count = 0;
+        // What becomes free may be what another pod asks for: that is another round.
+        while !self.index.dirty.pods.is_empty() {
+            let mut pods = std::mem::take(&mut self.index.dirty.pods);
+            self.settle_pod_addresses(&mut pods);
+            pods.iter().for_each(|name| self.settle_pod(name));
+            count += pods.len();
+            self.index.dirty.peers.extend(pods);
         }
-        pods.len()
+        count
+    }
+
+    fn settle_pod(&mut self, name: &NamespacedName) {
+        let mut findings = Findings::default();
+        let placed = match self.index.pods.get_key_value(name) {
+            Some((name, pod)) => {
+                self.note_refusal(name, pod, &mut findings);
+                self.note_stale_interface(name, pod, &mut findings);
+                let selecting = self.policies_of(name, pod);
+                tables::binding(&self.config, &self.index, (name, pod), selecting)
+            }
+            None => tables::Placed::new(),
+        };
+        self.findings.replace(reference(Kind::Pod, name), findings);
+        self.tables.replace(Unit::Pod(name.clone()), placed);
     }
 
     fn settle_addresses(&mut self) -> usize {
         let addresses = std::mem::take(&mut self.index.dirty.addresses);
         for &address in &addresses {
-            let placed = tables::host_route(&self.config, &self.index, &self.nodes, address);
+            let placed = tables::host_routes(&self.config, &self.index, &self.nodes, address);
             self.tables.replace(Unit::Address(address), placed);
             self.index.dirty.services.extend(self.users.get(&address).cloned());
+            let claimants: Vec<_> = self.index.claimants(address).cloned().collect();
+            self.index.dirty.peers.extend(claimants);
         }
         addresses.len()
     }

@@ -1,6 +1,7 @@
 //! Settling nodes: ids and blocks first, then what follows from them.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 
@@ -135,7 +136,7 @@ impl Model {
                 Some((_, named)) => *named == block,
                 None => record.kind == NodeKind::Vrouter,
             };
-            let inside = self.config.pods.prefixes.iter().any(|whole| whole.contains(&block));
+            let inside = self.config.pods.prefixes().any(|whole| whole.contains(&block));
             if !wanted || !inside {
                 let index = &self.index;
                 self.nodes.release(name, block.into(), |block| in_use(index, block));
@@ -157,7 +158,7 @@ impl Model {
 
     /// A kernel node uses what its object says and cannot be leased more.
     fn pick_blocks(&mut self, name: &str, record: &NodeRecord, findings: &mut Findings) {
-        for &whole in &self.config.pods.prefixes {
+        for whole in self.config.pods.prefixes().collect::<Vec<_>>() {
             let family = Family::from(whole);
             if record.kind != NodeKind::Vrouter || named(record, family).is_some() {
                 continue;
@@ -178,11 +179,18 @@ fn named(record: &NodeRecord, family: Family) -> Option<&(String, IpNet)> {
     record.pod_prefixes.iter().find(|(_, prefix)| Family::from(*prefix) == family)
 }
 
-/// Whether an address of a block is still a pod's.
+/// Whether an address of a block is still a pod's. In custom networks it may be anybody's.
 fn in_use(index: &Index, block: IpNet) -> bool {
-    let attached = index.attachments.iter().flat_map(|attached| &attached.attachment.addresses);
-    let stated = index.pods.values().filter(|pod| pod.has_interface()).flat_map(|pod| &pod.stated_addresses);
-    attached.chain(stated).any(|address| block.contains(address))
+    let Ok(cluster) = index.networks.of_cluster() else { return false };
+    let is_in = |addresses: &[IpAddr]| addresses.iter().any(|address| block.contains(address));
+    let is_of_cluster = |vrf| index.networks.space(vrf) == cluster.space;
+    let mut attached = index.attachments.iter().map(|attached| &attached.attachment);
+    let mut pods = index.pods.iter();
+    attached.any(|attachment| is_in(&attachment.addresses) && is_of_cluster(attachment.vrf))
+        || pods.any(|(name, pod)| {
+            is_in(&pod.stated_addresses)
+                && index.place(name, pod).is_some_and(|place| is_of_cluster(place.vrf))
+        })
 }
 
 fn describe(fault: &BlockFault) -> String {

@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::addresses::FindingsOf;
+use super::addresses::{FindingsOf, Placement};
 use super::{Model, reference};
 use crate::NamespacedName;
+use crate::allocate::SpacedAddress;
 use crate::contrail::Builder;
 use crate::kube::Kind;
 use crate::problem::Findings;
@@ -25,7 +26,7 @@ impl Model {
                 self.waiting.remove(service);
             }
             let mut findings = FindingsOf::new();
-            let mut addresses = self.settle_cluster_addresses(&services, &mut findings);
+            let mut placements = self.settle_cluster_addresses(&services, &mut findings);
             self.settle_exposures(&services, &mut findings);
             if std::mem::take(&mut self.freed) {
                 let others = self.waiting.iter().filter(|service| !findings.contains_key(service));
@@ -33,16 +34,15 @@ impl Model {
             }
             for service in services {
                 let mut findings = findings.remove(&service).unwrap_or_default();
-                let addresses = addresses.remove(&service).unwrap_or_default();
-                self.rebuild(&service, &addresses, &mut findings);
+                self.rebuild(&service, placements.remove(&service), &mut findings);
                 self.findings.replace(reference(Kind::Service, &service), findings);
             }
         }
     }
 
-    fn rebuild(&mut self, service: &NamespacedName, addresses: &[IpAddr], findings: &mut Findings) {
+    fn rebuild(&mut self, service: &NamespacedName, placement: Option<Placement>, findings: &mut Findings) {
         if let Some(old) = self.load_balancers.remove(service) {
-            for address in old.member_addresses() {
+            for address in old.endpoint_addresses() {
                 self.users.remove(&address, service);
             }
             for node in &old.nodes {
@@ -50,27 +50,33 @@ impl Model {
             }
         }
         let unit = Unit::Service(service.clone());
-        let record = self.index.services.get(service).filter(|_| !addresses.is_empty());
-        let frontend = record.and_then(|record| Some((record, record.frontend.as_ref()?)));
-        let Some((record, frontend)) = frontend else {
+        let placement = placement.filter(|placement| !placement.addresses.is_empty());
+        let frontend = placement.and_then(|placement| {
+            let record = self.index.services.get(service)?;
+            Some((placement, record, record.frontend.as_ref()?))
+        });
+        let Some((Placement { networks, addresses }, record, frontend)) = frontend else {
             self.tables.replace(unit, Placed::new());
             return;
         };
         let exposed = self.exposed(service, findings);
-        let before = self.floating_ips.snapshot(addresses);
+        let spaced = |address: &IpAddr| SpacedAddress { space: networks.space, address: *address };
+        let addresses: Vec<SpacedAddress> = addresses.iter().map(spaced).collect();
+        let before = self.floating_ips.snapshot(&addresses);
         let mut builder = Builder {
             config: &self.config,
             index: &self.index,
             nodes: &self.nodes,
             ids: &mut self.floating_ips,
             service: (service, record),
+            networks,
             frontend,
             exposed,
             findings,
         };
-        let load_balancer = builder.build(addresses);
+        let load_balancer = builder.build(&addresses);
         self.floating_ips.note_changes(before);
-        for address in load_balancer.member_addresses() {
+        for address in load_balancer.endpoint_addresses() {
             self.users.insert(address, service.clone());
         }
         for node in &load_balancer.nodes {

@@ -18,11 +18,12 @@ use vrouter_objects::{NextHop, Object, ObjectKey, PeerSetId, PolicyId, Route, Ro
 use crate::NamespacedName;
 use crate::config::ModelConfig;
 use crate::contrail::LoadBalancer;
+use crate::kube::ObjectRef;
 
-pub use address::host_route;
-pub use network::network_objects;
+pub use address::host_routes;
+pub use network::{known_in, network_objects};
 pub use node::{NodePlace, node_objects};
-pub use pod::{binding, grant};
+pub use pod::{Refusal, binding, grant};
 
 /// A part of the tables that some nodes hold.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,8 +54,8 @@ pub struct Change {
 /// What is computed as a whole, and replaced as a whole. Once all is settled, no two units make an object of one place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unit {
-    /// The networks.
-    Networks,
+    /// A network.
+    Network(VrfId),
     /// A node.
     Node(String),
     /// A pod.
@@ -63,6 +64,12 @@ pub enum Unit {
     Address(IpAddr),
     /// A service.
     Service(NamespacedName),
+    /// A policy.
+    Policy(ObjectRef),
+    /// A peer set, without those who are in it.
+    PeerSet(PeerSetId),
+    /// A pod as far as it is in a peer set.
+    Peer(PeerSetId, NamespacedName),
 }
 
 /// Objects that a unit makes, each with the layer it belongs to.
@@ -119,6 +126,11 @@ impl Tables {
         !self.changed.is_empty()
     }
 
+    /// The object of a layer that a key names.
+    pub fn get(&self, layer: &Layer, key: &ObjectKey) -> Option<&Object> {
+        self.objects.get(&(layer.clone(), key.clone())).map(|(_, object)| &**object)
+    }
+
     /// Everything there is.
     pub fn iter(&self) -> impl Iterator<Item = (&Layer, &Arc<Object>)> {
         self.objects.iter().map(|((layer, _), (_, object))| (layer, object))
@@ -127,7 +139,7 @@ impl Tables {
 
 /// The objects of a load balancer.
 pub fn load_balancer_objects(config: &ModelConfig, load_balancer: &LoadBalancer) -> Placed {
-    let layer = Layer::Network(config.services.vrf);
+    let layer = Layer::Network(load_balancer.networks.services);
     load_balancer.objects(config).map(|object| (layer.clone(), Object::FloatingIp(object))).collect()
 }
 

@@ -2,13 +2,13 @@
 //! model's own tables after every step.
 #![allow(missing_docs, dead_code)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use vrouter_control_model::{
-    Attachment, DocumentKind, Kind, KubeObject, Layer, Model, ModelConfig, NamespacedName, NetworkVnis,
-    ObjectRef, Selection, State,
+    Attachment, DocumentKind, Holding, InterestChange, Kind, KubeObject, Layer, Model, ModelConfig,
+    NamespacedName, NetworkVnis, ObjectRef, Selection, State,
 };
 use vrouter_objects::{
     ExternalKind, FloatingIp, Listener, MacAddress, Member, MemberState, NextHop, Object, ObjectKey,
@@ -18,6 +18,8 @@ use vrouter_objects::{
 pub struct Cluster {
     pub model: Model,
     pub tables: BTreeMap<(Layer, ObjectKey), Arc<Object>>,
+    /// Which node holds which layer.
+    pub held: BTreeSet<(String, Layer)>,
     /// What was saved, change by change.
     saved: State,
 }
@@ -55,7 +57,12 @@ impl Cluster {
     }
 
     pub fn build(config: ModelConfig, state: State) -> Self {
-        Self { model: Model::new(config, state.clone()).unwrap(), tables: BTreeMap::new(), saved: state }
+        Self {
+            model: Model::new(config, state.clone()).unwrap(),
+            tables: BTreeMap::new(),
+            held: BTreeSet::new(),
+            saved: state,
+        }
     }
 
     /// What a restarted controller would go on from.
@@ -106,6 +113,14 @@ impl Cluster {
             };
         }
         assert_eq!(self.tables, tables(&self.model), "the changes do not add up to the tables");
+        for InterestChange { node, layer, holding } in settlement.interest {
+            let entry = (node, layer);
+            let is_news = match holding {
+                Holding::Held => self.held.insert(entry.clone()),
+                Holding::Dropped => self.held.remove(&entry),
+            };
+            assert!(is_news, "{entry:?}");
+        }
         assert!(self.model.is_settled());
         settlement.recomputed
     }
@@ -117,6 +132,14 @@ impl Cluster {
         cluster.record(node("n2", "172.30.0.2"));
         cluster.settle();
         cluster
+    }
+
+    /// The layers that a node holds beside its own.
+    pub fn interest(&self, node: &str) -> Vec<Layer> {
+        let held = self.held.iter().filter(|(holder, _)| holder == node);
+        let held: Vec<Layer> = held.map(|(_, layer)| layer.clone()).collect();
+        assert!(self.model.interest(node).eq(&held), "the changes do not add up to what {node} holds");
+        held
     }
 
     pub fn floating_ips(&self, service: &str) -> Vec<FloatingIp> {
@@ -277,6 +300,11 @@ pub fn object(value: Value) -> KubeObject {
         "Service" => KubeObject::Service(read(value)),
         "EndpointSlice" => KubeObject::EndpointSlice(read(value)),
         "Endpoints" => KubeObject::Endpoints(read(value)),
+        "NetworkPolicy" => KubeObject::NetworkPolicy(read(value)),
+        "ClusterNetworkPolicy" => KubeObject::ClusterNetworkPolicy(read(value)),
+        "VirtualNetwork" => KubeObject::VirtualNetwork(read(value)),
+        "Subnet" => KubeObject::Subnet(read(value)),
+        "VirtualNetworkRouter" => KubeObject::VirtualNetworkRouter(read(value)),
         other => panic!("{other}"),
     }
 }

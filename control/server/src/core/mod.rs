@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use vrouter_control_model::{
-    Attachment, Change, Document, DocumentKind, Kind, Model, ModelConfig, Problem, Selection,
+    Attachment, Document, DocumentKind, Kind, Model, ModelConfig, Problem, Selection,
 };
 use vrouter_objects::{ObjectKey, Version, VmiId};
 use vrouter_proto::{Digest, v1};
@@ -23,6 +23,7 @@ use crate::ServerError;
 use crate::published::Published;
 use crate::source::Event;
 use crate::store::{Stamp, Store};
+use publish::Batch;
 use sessions::Node;
 use settle::Waiter;
 
@@ -144,8 +145,8 @@ pub struct Core {
     generations: u64,
     source_problems: Vec<Problem>,
     unlisted: BTreeSet<Kind>,
-    /// Changes that may not be published before the state is saved, which failed.
-    unsaved: Option<Vec<Change>>,
+    /// What may not be published before the state is saved, which failed.
+    unsaved: Option<Batch>,
     publish_at: Option<Instant>,
     waiters: Vec<Waiter>,
     sync_tokens: u64,

@@ -3,7 +3,7 @@
 use std::io;
 
 use tokio::time::Instant;
-use vrouter_control_model::{Layer, StateChange};
+use vrouter_control_model::{Change, InterestChange, StateChange};
 use vrouter_objects::{ObjectKey, Version};
 
 use super::{Core, NextSave, SAVE_RETRY};
@@ -12,61 +12,69 @@ use crate::store::{Journal, Stamp};
 /// So many versions are reserved with one save.
 const VERSIONS_PER_SAVE: u64 = 1024;
 
+/// What is to be published at one time.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    changes: Vec<Change>,
+    interest: Vec<InterestChange>,
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.interest.is_empty()
+    }
+}
+
 impl Core {
     /// Publishes everything recorded so far.
     pub(super) async fn publish(&mut self) {
         self.publish_at = None;
         let started = Instant::now();
         self.drop_orphans();
+        self.forget_gone_nodes();
         let settlement = self.model.settle();
         let must_save = settlement.state.is_some()
             || self.unsaved.is_some()
             || self.version.0 >= self.saved.version_ceiling;
-        let mut changes = self.unsaved.take().unwrap_or_default();
-        changes.extend(settlement.changes);
+        let mut batch = self.unsaved.take().unwrap_or_default();
+        batch.changes.extend(settlement.changes);
+        batch.interest.extend(settlement.interest);
         if must_save && !self.save(settlement.state.unwrap_or_default()).await {
-            self.unsaved = Some(changes);
+            self.unsaved = Some(batch);
             self.publish_at = Some(Instant::now() + SAVE_RETRY);
             return;
         }
-        if !changes.is_empty() {
+        if !batch.is_empty() {
             self.version = Version(self.version.0 + 1);
             tracing::debug!(
                 version = %self.version,
-                objects = changes.len(),
+                objects = batch.changes.len(),
+                interest = batch.interest.len(),
                 recomputed = settlement.recomputed,
                 took = ?started.elapsed(),
                 "published"
             );
         }
-        for change in changes {
-            self.mark(&change.layer, &change.key);
-            self.published.apply(change);
-        }
-        self.forget_gone_nodes();
+        self.take_over(batch);
         let names: Vec<String> = self.nodes.keys().cloned().collect();
         for name in names {
             self.send_next(&name);
         }
     }
 
-    /// The nodes that hold a layer may need the object.
-    fn mark(&mut self, layer: &Layer, key: &ObjectKey) {
-        match layer {
-            Layer::Node(name) => {
-                if let Some(node) = self.nodes.get_mut(name) {
-                    node.sync.changed(key);
-                }
+    /// Publishes a batch, and notes for each node what is different in its table.
+    fn take_over(&mut self, batch: Batch) {
+        let nodes = &mut self.nodes;
+        let mut touched = |node: &str, key: &ObjectKey| {
+            if let Some(node) = nodes.get_mut(node) {
+                node.sync.changed(key);
             }
-            Layer::Fabric => self.nodes.values_mut().for_each(|node| node.sync.changed(key)),
-            Layer::Policy(_) | Layer::PeerSet(_) => {}
-            Layer::Network(vrf) => {
-                for (name, node) in &mut self.nodes {
-                    if self.model.interest(name).contains(vrf) {
-                        node.sync.changed(key);
-                    }
-                }
-            }
+        };
+        for change in batch.interest {
+            self.published.hold(change, &mut touched);
+        }
+        for change in batch.changes {
+            self.published.apply(change, &mut touched);
         }
     }
 
@@ -101,7 +109,13 @@ impl Core {
 
     /// Nodes that are neither connected nor among the objects any more.
     fn forget_gone_nodes(&mut self) {
-        let model = &self.model;
-        self.nodes.retain(|name, node| node.session.is_some() || model.has_node(name));
+        let model = &mut self.model;
+        self.nodes.retain(|name, node| {
+            let is_there = node.session.is_some() || model.has_node(name);
+            if !is_there {
+                model.dismiss(name);
+            }
+            is_there
+        });
     }
 }

@@ -94,6 +94,7 @@ impl Core {
         node.rival = node.rival.take().filter(|rival| rival.boot_id != boot_id);
         self.generations += 1;
         tracing::info!(node = name, %version, %digest, attachments = attachments.len(), "node connected");
+        self.model.enlist(&name);
         self.model.attached(&name, attachments);
         if version == Version::default() {
             self.model.forgot(&name);
@@ -148,8 +149,8 @@ impl Core {
                 for (key, reason) in refusals.iter().filter(|(key, _)| !known.contains_key(key)) {
                     tracing::warn!(node = name, %version, object = %key, reason, "node refuses an object");
                 }
-                let view = self.published.view(name, &self.model.interest(name));
-                match node.sync.applied(version, digest, refusals, &view) {
+                let Some(view) = self.published.view(name) else { return };
+                match node.sync.applied(version, digest, refusals, view) {
                     Acknowledged::AsSent => tracing::debug!(node = name, %version, "node applied"),
                     Acknowledged::Drifted => {
                         tracing::warn!(node = name, %version, %digest, "node holds something else than it was sent");
@@ -163,19 +164,16 @@ impl Core {
         }
     }
 
-    /// Sends the node its next update, if it is its turn. Before everything was listed and published, what there is
-    /// would be only a part.
+    /// Sends the node its next update, if it is its turn. Before everything was listed, and the node's own part
+    /// published, what there is would be only a part.
     pub(super) fn send_next(&mut self, name: &str) {
-        if !self.is_listed() || self.published.is_empty() {
-            return;
-        }
-        let view = self.published.view(name, &self.model.interest(name));
+        let Some(view) = self.published.view(name).filter(|_| self.is_listed()) else { return };
         let Some(node) = self.nodes.get_mut(name).filter(|node| node.session.is_some()) else { return };
         if let Some((version, digest)) = node.greeting.take() {
-            node.sync.hello(version, digest, &view);
+            node.sync.hello(version, digest, view);
         }
         let version = self.version.max(Version(node.sync.held().version.0 + 1));
-        if let Some(update) = node.sync.next_update(version, &view) {
+        if let Some(update) = node.sync.next_update(version, view) {
             self.version = version;
             self.send(name, Outbound::Update(update));
         }

@@ -1,9 +1,8 @@
 //! The rules of the channel, without one.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use vrouter_control_model::{Change, Layer};
+use vrouter_control_model::{Change, Holding, InterestChange, Layer};
 use vrouter_objects::{NextHop, Object, Route, RouteKey, VrfId};
 
 use super::*;
@@ -27,6 +26,7 @@ struct Pair {
 impl Pair {
     fn new() -> Self {
         let mut pair = Self { published: Published::default(), node: NodeSync::default(), version: 0 };
+        pair.hold(Layer::Fabric, Holding::Held);
         pair.set(Layer::Fabric, 1, Some(NextHop::Discard));
         pair
     }
@@ -34,32 +34,44 @@ impl Pair {
     fn set(&mut self, layer: Layer, number: u8, next_hop: Option<NextHop>) {
         let object =
             next_hop.map(|next_hop| Arc::new(Object::Route(Route { key: route_key(number), next_hop })));
-        self.published.apply(Change { layer, key: key(number), object });
-        self.node.changed(&key(number));
+        let node = &mut self.node;
+        self.published.apply(Change { layer, key: key(number), object }, &mut |name, key| {
+            assert_eq!(name, "n1");
+            node.changed(key);
+        });
+    }
+
+    fn hold(&mut self, layer: Layer, holding: Holding) {
+        let node = &mut self.node;
+        let change = InterestChange { node: "n1".to_owned(), layer, holding };
+        self.published.hold(change, &mut |_, key| node.changed(key));
+    }
+
+    fn view(&self) -> View<'_> {
+        self.published.view("n1").unwrap()
     }
 
     fn digest(&self) -> Digest {
-        self.published.view("n1", &BTreeSet::new()).digest()
+        self.view().digest()
     }
 
     fn hello(&mut self, version: u64, digest: Digest) {
-        self.node.hello(Version(version), digest, &self.published.view("n1", &BTreeSet::new()));
+        self.node.hello(Version(version), digest, self.published.view("n1").unwrap());
     }
 
     fn update(&mut self) -> Option<Arc<Update>> {
         self.version += 1;
-        self.node.next_update(Version(self.version), &self.published.view("n1", &BTreeSet::new()))
+        self.node.next_update(Version(self.version), self.published.view("n1").unwrap())
     }
 
     fn applied(&mut self, version: Version, digest: Digest, refused: &[u8]) -> Acknowledged {
         let refusals = refused.iter().map(|&number| (key(number), "why not".to_owned())).collect();
-        self.node.applied(version, digest, refusals, &self.published.view("n1", &BTreeSet::new()))
+        self.node.applied(version, digest, refusals, self.published.view("n1").unwrap())
     }
 
     /// The digest of everything but these.
     fn digest_without(&self, refused: &[u8]) -> Digest {
-        let networks = BTreeSet::new();
-        let view = self.published.view("n1", &networks);
+        let view = self.view();
         let mut digest = view.digest();
         refused.iter().for_each(|&number| digest.remove(view.get(&key(number)).unwrap().digest));
         digest
@@ -93,9 +105,12 @@ fn the_nodes_own_layer_hides_the_shared_ones() {
     pair.set(Layer::Node("n1".to_owned()), 1, Some(NextHop::Reject));
     let own = pair.digest();
     assert_ne!(own, shared);
-    pair.set(Layer::Node("n2".to_owned()), 1, Some(NextHop::Receive));
-    assert_eq!(pair.digest(), own, "another node's layer is not this one's");
-    assert_eq!(pair.published.view("n1", &BTreeSet::new()).objects().len(), 1);
+    assert_eq!(pair.view().objects().len(), 1);
+    // What is beneath may come and go unseen.
+    pair.exchange();
+    pair.set(Layer::Fabric, 1, None);
+    pair.set(Layer::Fabric, 1, Some(NextHop::Discard));
+    assert!(pair.digest() == own && pair.update().is_none());
     pair.set(Layer::Node("n1".to_owned()), 1, None);
     assert_eq!(pair.digest(), shared);
 }

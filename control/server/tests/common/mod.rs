@@ -105,6 +105,44 @@ impl Table {
         });
         floating_ips.collect()
     }
+
+    pub fn policies(&self) -> Vec<&v1::Policy> {
+        let policies = self.objects.values().filter_map(|object| match &object.kind {
+            Some(v1::object::Kind::Policy(policy)) => Some(policy),
+            _ => None,
+        });
+        policies.collect()
+    }
+
+    pub fn peer_sets(&self) -> Vec<&v1::PeerSet> {
+        let sets = self.objects.values().filter_map(|object| match &object.kind {
+            Some(v1::object::Kind::PeerSet(set)) => Some(set),
+            _ => None,
+        });
+        sets.collect()
+    }
+
+    /// The addresses of all its sets, in order.
+    pub fn peers(&self) -> Vec<String> {
+        let peers = self.objects.values().filter_map(|object| match &object.kind {
+            Some(v1::object::Kind::PeerAddress(peer)) => peer.key.as_ref()?.address.as_ref(),
+            _ => None,
+        });
+        let mut peers: Vec<_> = peers.map(|address| format!("{:?}", address.octets)).collect();
+        peers.sort();
+        peers
+    }
+
+    /// The names of its networks, in order.
+    pub fn networks(&self) -> Vec<&str> {
+        let networks = self.objects.values().filter_map(|object| match &object.kind {
+            Some(v1::object::Kind::RoutingInstance(network)) => Some(network.name.as_str()),
+            _ => None,
+        });
+        let mut networks: Vec<_> = networks.collect();
+        networks.sort_unstable();
+        networks
+    }
 }
 
 /// One update as it came.

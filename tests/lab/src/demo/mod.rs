@@ -1,6 +1,7 @@
 //! The demonstration: the examples on two nodes, looked at, scaled under load, and measured beside the kernel's own path.
 
 mod baseline;
+mod isolation;
 mod outcome;
 mod outside;
 mod service;
@@ -47,6 +48,8 @@ fn play(name: &LabName, options: &Demo, outcome: &mut Outcome) -> Result<()> {
     service::ports(name, outcome)?;
     outside::reach(name, outcome)?;
     service::scaling(name, outcome)?;
+    isolation::tenants(name, &options.examples, outcome)?;
+    isolation::policy(name, &options.examples, outcome)?;
     throughput::compare(name, options.seconds, outcome)?;
     show::tables(name)
 }

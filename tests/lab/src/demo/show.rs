@@ -30,7 +30,8 @@ pub fn flows(lab: &LabName) -> Result<()> {
     vrctl(lab, "flow --port 8080 --limit 6")
 }
 
-fn vrctl(lab: &LabName, arguments: &str) -> Result<()> {
+/// Prints what the first node says.
+pub fn vrctl(lab: &LabName, arguments: &str) -> Result<()> {
     heading(&format!("lab vrctl n1 -- {arguments}"));
     let mut command = Command::new(node::program("vrctl")?);
     command.arg("--socket").arg(node::socket(lab, "n1")).args(words(arguments));

@@ -2,6 +2,7 @@
 
 use std::io::stdin;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use nix::errno::Errno;
@@ -18,6 +19,8 @@ use crate::until_told::UntilTold;
 const BUFFER: usize = 8 << 20;
 /// More are not kept, however busy the interface is.
 const MOST: usize = 100_000;
+/// What was there before the end is read within this time.
+const LINGER: Duration = Duration::from_millis(200);
 
 fn open(interface: &str) -> Result<OwnedFd> {
     let address = getifaddrs()?
@@ -48,11 +51,14 @@ pub fn capture(interface: &str) -> Result<Capture> {
     let told = UntilTold::begin()?;
     let mut capture = Capture::default();
     let mut buffer = vec![0; 1 << 17];
-    while capture.frames.len() < MOST {
+    let mut end = None;
+    while capture.frames.len() < MOST && end.is_none_or(|end| Instant::now() < end) {
+        if told.is_over() {
+            end.get_or_insert_with(|| Instant::now() + LINGER);
+        }
         match recv(fd.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
             Ok(length) => capture.frames.push(to_hex(&buffer[..length])),
-            // What was there before the end is read to the end.
-            Err(Errno::EAGAIN) if told.is_over() => break,
+            Err(Errno::EAGAIN) if end.is_some() => break,
             Err(Errno::EAGAIN | Errno::EINTR) => {}
             Err(error) => return Err(error).context(interface.to_owned()),
         }

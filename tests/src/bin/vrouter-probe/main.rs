@@ -62,6 +62,8 @@ enum Command {
         #[arg(long)]
         count: u16,
     },
+    /// Answer whoever begins an SCTP association with a port, until standard input ends.
+    AnswerSctp { port: u16 },
     /// Find out how a port answers.
     Knock(knock::Options),
     /// Ask at many ports at a time: one a line of standard input.
@@ -97,6 +99,7 @@ fn run(command: Command) -> Result<()> {
         Command::Fragments(options) => print(&fragments::run(&options)?),
         Command::Bulk { target, bytes } => print(&bulk::run(target, bytes)?),
         Command::Sctp { target, count } => print(&sctp::ask(target, count)?),
+        Command::AnswerSctp { port } => print(&sctp::answer_until_told(port)?),
         Command::Knock(options) => print(&knock::run(&options)?),
         Command::Survey => print(&survey::run()?),
         Command::Bind { address } => {

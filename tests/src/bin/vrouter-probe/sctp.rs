@@ -12,11 +12,14 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use vrouter_tests::crc32c::crc32c;
 use vrouter_tests::report::Associations;
 
+use crate::until_told::UntilTold;
+
 const SCTP: i32 = 132;
 const INIT: u8 = 1;
 const INIT_ACK: u8 = 2;
 const FIRST_PORT: u16 = 41_000;
 const PATIENCE: Duration = Duration::from_secs(1);
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// A packet with one chunk that begins an association.
 #[derive(Debug, PartialEq, Eq)]
@@ -125,6 +128,16 @@ pub fn serve(port: u16) -> Result<()> {
         });
     }
     Ok(())
+}
+
+/// Answers INITs to this port until told to stop; returns the port.
+pub fn answer_until_told(port: u16) -> Result<u16> {
+    serve(port)?;
+    let told = UntilTold::begin()?;
+    while !told.is_over() {
+        thread::sleep(GLANCE);
+    }
+    Ok(port)
 }
 
 fn answer(init: &Packet) -> Packet {

@@ -1,25 +1,25 @@
 //! Services as a node holds them, with everything that decides where their packets go there.
 
-mod near;
+mod networks;
 mod own_node;
 mod scope;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub(crate) use networks::ServiceNetworks;
 pub use own_node::OwnNode;
 pub use scope::Scopes;
 pub(crate) use scope::is_external;
 
-pub(crate) use near::near_names;
-
 use std::collections::HashMap;
 
-use vrouter_objects::{FloatingIp, MemberId, VirtualRouter};
+use vrouter_objects::{FloatingIp, MemberId, VirtualRouter, VrfId};
 use vrouter_proto::convert::ConvertError;
 use vrouter_proto::v1;
 
 use crate::client::Client;
 use crate::error::CliError;
+use crate::near::near_names;
 
 /// What a node knows of services, and of the nodes that their members are on.
 #[derive(Debug)]
@@ -40,8 +40,7 @@ impl ServiceView {
         services.sort_by(|one, other| one.order().cmp(&other.order()));
         let routers = client.virtual_routers().await?.into_iter().map(VirtualRouter::try_from);
         let routers = routers.collect::<Result<Vec<_>, _>>()?;
-        let networks: Vec<_> = services.iter().map(|service| service.floating_ip.vrf).collect();
-        let node = OwnNode::ask(client, &routers, &networks).await?;
+        let node = OwnNode::ask(client, &routers).await?;
         Ok(Self { services, node, routers })
     }
 
@@ -49,6 +48,13 @@ impl ServiceView {
     pub(crate) fn only(mut self, name: &str) -> Result<Self, CliError> {
         self.services = select(self.services, name)?;
         Ok(self)
+    }
+
+    /// The same as the pods that reach services by this network see it.
+    pub(crate) fn in_network(mut self, network: VrfId, networks: &ServiceNetworks) -> Self {
+        self.services.retain(|held| held.floating_ip.vrf == network);
+        self.node.pod_prefixes = networks.pod_prefixes(network);
+        self
     }
 }
 

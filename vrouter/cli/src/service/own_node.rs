@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use vrouter_objects::{Member, NetworkKind, RouterId, RoutingInstance, Vantage, VirtualRouter, VrfId};
+use vrouter_objects::{Member, RouterId, Vantage, VirtualRouter};
 
 use crate::client::{Client, Report};
 use crate::error::CliError;
@@ -19,37 +19,25 @@ pub struct OwnNode {
     pub addresses: Vec<IpAddr>,
     /// Node ports are served at node addresses in these prefixes; none: at all.
     pub node_port_addresses: Vec<IpNet>,
-    /// Where pods have their addresses from: one prefix per family counts, the first.
+    /// Where the pods that services are shown for have their addresses from: one prefix per family counts, the first.
     pub pod_prefixes: Vec<IpNet>,
 }
 
 impl OwnNode {
-    /// Puts together what the node says of itself and what it holds. The networks that services' own addresses are in
-    /// are no pods'.
-    pub(crate) async fn ask(
-        client: &mut Client,
-        routers: &[VirtualRouter],
-        service_networks: &[VrfId],
-    ) -> Result<Self, CliError> {
+    /// Puts together what the node says of itself and what it holds. Whose services are to be shown, it cannot know.
+    pub(crate) async fn ask(client: &mut Client, routers: &[VirtualRouter]) -> Result<Self, CliError> {
         let report = match client.status().await? {
             Report::Node(report) => report,
             Report::Controller(_) => return Err(client.is_controllers()),
         };
         let own = routers.iter().find(|router| router.name == report.node);
-        let mut pod_prefixes = Vec::new();
-        for network in client.routing_instances().await? {
-            let network = RoutingInstance::try_from(network)?;
-            if network.kind == NetworkKind::Overlay && !service_networks.contains(&network.id) {
-                pod_prefixes.extend(network.subnets.iter().map(|subnet| subnet.prefix));
-            }
-        }
         let node_port_addresses = report.node_port_addresses.iter().map(IpNet::try_from);
         Ok(Self {
             router: own.map(|own| own.id),
             zone: own.map(|own| own.zone.clone()).unwrap_or_default(),
             addresses: report.addresses.iter().map(IpAddr::try_from).collect::<Result<_, _>>()?,
             node_port_addresses: node_port_addresses.collect::<Result<_, _>>()?,
-            pod_prefixes,
+            pod_prefixes: Vec::new(),
         })
     }
 

@@ -4,6 +4,7 @@ use serde::Serialize;
 use vrouter_objects::{IpProtocol, RouterId};
 use vrouter_proto::v1;
 
+use super::opinion::{Opinion, Opinions};
 use crate::arguments::FlowFilter;
 use crate::client::Client;
 use crate::error::CliError;
@@ -44,6 +45,8 @@ struct Flow {
     member: String,
     vmi: u32,
     interface: String,
+    /// What policy says of the connection by the tables as they are now.
+    policy: Option<Opinions>,
     #[serde(skip)]
     from: String,
     #[serde(skip)]
@@ -92,6 +95,7 @@ impl Flow {
             member: names.member(flow.member),
             vmi: flow.vmi,
             interface: names.interface(flow.vmi),
+            policy: flow.opinions.as_ref().map(Opinions::read),
             from,
             to,
             leaves_as,
@@ -139,6 +143,8 @@ impl Row for Flow {
         "NEXT HOP",
         "SERVICE",
         "MEMBER",
+        "EGRESS",
+        "INGRESS",
         "STATE",
         "PACKETS",
         "BYTES",
@@ -149,6 +155,9 @@ impl Row for Flow {
         let vrf = match self.egress_vrf {
             other if other != 0 && other != self.vrf => format!("{} > {other}", self.vrf),
             _ => self.vrf.to_string(),
+        };
+        let opinion = |end: fn(&Opinions) -> &Opinion| {
+            self.policy.as_ref().map_or_else(|| "-".to_owned(), |opinions| end(opinions).to_string())
         };
         vec![
             format!("{} <=> {}", self.index, self.reverse_index),
@@ -161,6 +170,8 @@ impl Row for Flow {
             self.next_hop.clone(),
             self.service.clone(),
             self.member.clone(),
+            opinion(|opinions| &opinions.egress),
+            opinion(|opinions| &opinions.ingress),
             self.state.to_owned(),
             self.packets.to_string(),
             bytes(self.bytes),

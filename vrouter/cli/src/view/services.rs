@@ -9,6 +9,7 @@ use super::service::rules;
 use crate::arguments::ServiceForm;
 use crate::client::Client;
 use crate::error::CliError;
+use crate::names::Names;
 use crate::output::{Format, Row, rows};
 use crate::service::{HeldService, ServiceView};
 use crate::words;
@@ -18,6 +19,8 @@ use crate::words;
 struct Brief {
     name: String,
     address: IpAddr,
+    vrf: u32,
+    network: String,
     external: Vec<IpAddr>,
     internal_policy: &'static str,
     external_policy: &'static str,
@@ -33,13 +36,14 @@ struct Brief {
 
 impl Row for Brief {
     const HEADINGS: &'static [&'static str] =
-        &["SERVICE", "ADDRESS", "EXTERNAL", "POLICIES", "AFFINITY", "PORTS", "READY", "HITS", "FLOWS"];
+        &["SERVICE", "ADDRESS", "VRF", "EXTERNAL", "POLICIES", "AFFINITY", "PORTS", "READY", "HITS", "FLOWS"];
 
     fn cells(&self) -> Vec<String> {
         let [external, policies, affinity] = self.cells.clone();
         vec![
             self.name.clone(),
             self.address.to_string(),
+            format!("{} ({})", self.vrf, self.network),
             external,
             policies,
             affinity,
@@ -55,18 +59,21 @@ impl Row for Brief {
 pub async fn show(client: &mut Client, format: Format, form: &ServiceForm) -> Result<(), CliError> {
     let view = ServiceView::ask(client).await?;
     if form.as_iptables {
-        return rules::show(&view, format, form.family);
+        return rules::show(client, view, format, form).await;
     }
-    rows(format, &view.services.iter().map(brief).collect::<Vec<_>>())
+    let names = Names::of_places(client).await?;
+    rows(format, &view.services.iter().map(|held| brief(held, &names)).collect::<Vec<_>>())
 }
 
-fn brief(held: &HeldService) -> Brief {
+fn brief(held: &HeldService, names: &Names) -> Brief {
     let service = &held.floating_ip;
     let members = || service.listeners.iter().flat_map(|listener| &listener.members);
     let uses = || members().map(|member| held.use_of(member.id));
     Brief {
         name: service.name.clone(),
         address: service.address,
+        vrf: service.vrf.get(),
+        network: names.network(service.vrf.get()),
         external: service.external.iter().map(|external| external.address).collect(),
         internal_policy: words::policy(service.internal_policy),
         external_policy: words::policy(service.external_policy),

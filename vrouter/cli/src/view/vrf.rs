@@ -9,6 +9,7 @@ use vrouter_objects::{NetworkKind, RoutingInstance, Subnet};
 use crate::client::Client;
 use crate::error::CliError;
 use crate::output::{Format, Row, rows};
+use crate::words::or_dash;
 
 #[derive(Serialize)]
 struct Network {
@@ -16,6 +17,10 @@ struct Network {
     name: String,
     kind: &'static str,
     vni: u32,
+    /// Whose addresses its interfaces have.
+    address_space: u32,
+    /// The other networks in which they are known by these.
+    known_in: Vec<u32>,
     subnets: Vec<SubnetView>,
     interfaces: usize,
     routes: usize,
@@ -35,8 +40,18 @@ impl From<&Subnet> for SubnetView {
 }
 
 impl Row for Network {
-    const HEADINGS: &'static [&'static str] =
-        &["VRF", "NETWORK", "KIND", "VNI", "SUBNETS", "INTERFACES", "ROUTES", "FLOATING IPS"];
+    const HEADINGS: &'static [&'static str] = &[
+        "VRF",
+        "NETWORK",
+        "KIND",
+        "VNI",
+        "SPACE",
+        "KNOWN IN",
+        "SUBNETS",
+        "INTERFACES",
+        "ROUTES",
+        "FLOATING IPS",
+    ];
 
     fn cells(&self) -> Vec<String> {
         let subnet = |subnet: &SubnetView| format!("{} via {}", subnet.prefix, subnet.gateway);
@@ -45,6 +60,8 @@ impl Row for Network {
             self.name.clone(),
             self.kind.to_owned(),
             self.vni.to_string(),
+            self.address_space.to_string(),
+            or_dash(self.known_in.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")),
             self.subnets.iter().map(subnet).collect::<Vec<_>>().join(", "),
             self.interfaces.to_string(),
             self.routes.to_string(),
@@ -69,6 +86,8 @@ pub async fn show(client: &mut Client, format: Format) -> Result<(), CliError> {
             name: instance.name,
             kind: kind(instance.kind),
             vni: instance.vni.get(),
+            address_space: instance.address_space.get(),
+            known_in: instance.known_in.iter().map(|network| network.get()).collect(),
             subnets: instance.subnets.iter().map(Into::into).collect(),
             interfaces: of(&interfaces),
             routes: of(&routes),

@@ -204,6 +204,9 @@ impl Node for Service {
     type FloatingIpsStream = tokio_stream::Empty<Result<v1::FloatingIpTable, Status>>;
     type ServicesStream = tokio_stream::Empty<Result<v1::ServiceTable, Status>>;
     type FlowsStream = tokio_stream::Empty<Result<v1::FlowTable, Status>>;
+    type PoliciesStream = tokio_stream::Empty<Result<v1::PolicyTable, Status>>;
+    type PeerSetsStream = tokio_stream::Empty<Result<v1::PeerSetTable, Status>>;
+    type PeerAddressesStream = tokio_stream::Empty<Result<v1::PeerAddressTable, Status>>;
 
     async fn attach(&self, request: Request<v1::AttachRequest>) -> Reply<v1::AttachReply> {
         let request = request.into_inner();
@@ -272,6 +275,22 @@ impl Node for Service {
     }
 
     async fn drops(&self, _: Request<v1::TableRequest>) -> Reply<v1::DropTable> {
+        not_asked()
+    }
+
+    async fn policies(&self, _: Request<v1::TableRequest>) -> Reply<Self::PoliciesStream> {
+        not_asked()
+    }
+
+    async fn peer_sets(&self, _: Request<v1::TableRequest>) -> Reply<Self::PeerSetsStream> {
+        not_asked()
+    }
+
+    async fn peer_addresses(&self, _: Request<v1::PeerAddressRequest>) -> Reply<Self::PeerAddressesStream> {
+        not_asked()
+    }
+
+    async fn trace(&self, _: Request<v1::TraceRequest>) -> Reply<v1::TraceReply> {
         not_asked()
     }
 

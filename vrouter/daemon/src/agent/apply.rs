@@ -7,7 +7,7 @@ use vrouter_forward::tables::Change;
 use vrouter_objects::{NextHop, Object, ObjectKey, Version};
 use vrouter_proto::{Digest, v1};
 
-use super::{Agent, Drift, Plan, State};
+use super::{Agent, AttachError, Drift, Plan, State};
 use crate::attachment::Attachment;
 use crate::control::{Update, WireKey};
 
@@ -43,6 +43,7 @@ impl Agent {
         }
         state.carry_out(plan, &self.identity.node);
         state.attach_pending();
+        state.tell_faults();
         let vtep = self.coming_tunnel_end(&mut state);
         let host = self.coming_host(&mut state);
         self.publish(&mut state);
@@ -142,17 +143,26 @@ impl State {
         }
     }
 
-    /// Interfaces whose network was not known when they were attached again may find it now.
+    /// Interfaces whose network or binding was not known when they were attached again may find it now.
     fn attach_pending(&mut self) {
         let held: HashSet<_> = self.tables.interfaces().map(|(vmi, _)| vmi.id).collect();
         let pending = self.working().filter(|attachment| !held.contains(&attachment.vmi));
         let pending: Vec<_> = pending.cloned().collect();
-        pending.iter().for_each(|attachment| self.enter_tables(attachment));
+        pending.iter().for_each(|attachment| self.try_to_enter_tables(attachment));
     }
 
-    /// Puts an interface into the tables, where its network is known.
-    pub(super) fn enter_tables(&mut self, attachment: &Attachment) {
-        if let Err(error) = self.tables.attach(attachment.vmi(), attachment.port) {
+    /// Puts an interface into the tables, with what governs it: without its binding, it would be free of all policies.
+    pub(super) fn enter_tables(&mut self, attachment: &Attachment) -> Result<(), AttachError> {
+        if self.is_unbound(attachment) {
+            return Err(AttachError::Unassigned { pod: attachment.pod.clone() });
+        }
+        let failed = |error| AttachError::Table { interface: attachment.interface.clone(), error };
+        self.tables.attach(attachment.vmi(), attachment.port).map_err(failed)
+    }
+
+    /// The same, where it may come to that later.
+    pub(super) fn try_to_enter_tables(&mut self, attachment: &Attachment) {
+        if let Err(error) = self.enter_tables(attachment) {
             tracing::warn!("pod {} has no network: {error}", attachment.pod);
         }
     }

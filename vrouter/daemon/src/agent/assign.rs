@@ -1,12 +1,16 @@
 //! What network and addresses a pod gets: as the controller says, or, without one, from the leases alone.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use vrouter_objects::{PodName, VrfId};
+use clap::ValueEnum;
+use serde::Deserialize;
+use vrouter_objects::{PodBinding, PodName, VrfId};
 
 use super::{Agent, AttachError, AttachRequest, State};
+use crate::attachment::AssignedBy;
 
 /// What a pod's interface gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +19,44 @@ pub struct Assignment {
     pub vrf: VrfId,
     /// The addresses it must get; empty: one per leased family.
     pub addresses: Vec<IpAddr>,
+    /// Who says so.
+    pub by: AssignedBy,
+}
+
+/// What becomes of a pod that the controller has said nothing about while it cannot be asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UnassignedPods {
+    /// It gets into the default network. No policy governs it before the controller says which do.
+    #[default]
+    Attach,
+    /// It is not attached before the controller says where it belongs.
+    Refuse,
+}
+
+/// What a pod gets, as far as that is known.
+enum Outlook {
+    Known(Assignment),
+    /// It is worth waiting for the controller.
+    Awaited(Missing),
+}
+
+/// What the controller has not said of a pod that is to be attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// Where it belongs.
+    Binding,
+    /// The network that it belongs to.
+    Network(VrfId),
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Binding => f.write_str("what network and addresses it gets"),
+            Self::Network(vrf) => write!(f, "what vrf {vrf} is, which it belongs to"),
+        }
+    }
 }
 
 impl Agent {
@@ -32,32 +74,46 @@ impl Agent {
         loop {
             changed.mark_unchanged();
             let may_come = link.borrow_and_update().may_bring_more();
-            if let Some(assignment) = Arc::clone(&self).assignment_now(request.clone(), may_come).await? {
-                return Ok(assignment);
-            }
+            let missing = match Arc::clone(&self).outlook(request.clone(), may_come).await? {
+                Outlook::Known(assignment) => return Ok(assignment),
+                Outlook::Awaited(missing) => missing,
+            };
             let news = async {
                 // Both senders are the agent's own.
                 let _ = tokio::select! { news = changed.changed() => news, news = link.changed() => news };
             };
             if tokio::time::timeout_at(deadline, news).await.is_err() {
-                let waited_ms = start.elapsed().as_millis();
-                return Err(AttachError::NotAssigned { pod: request.pod.clone(), waited_ms });
+                let (pod, waited_ms) = (request.pod.clone(), start.elapsed().as_millis());
+                return Err(AttachError::NotAssigned { pod, missing, waited_ms });
             }
         }
     }
 
-    /// What the pod gets as things are; `None`: it is worth waiting for the controller. Looking may have to wait for an
-    /// attachment that is being made, so it is done where that disturbs nobody.
-    async fn assignment_now(
+    /// What the pod gets as things are. Looking may have to wait for an attachment that is being made, so it is done
+    /// where that disturbs nobody.
+    async fn outlook(
         self: Arc<Self>,
         request: AttachRequest,
         may_come: bool,
-    ) -> Result<Option<Assignment>, AttachError> {
+    ) -> Result<Outlook, AttachError> {
         let look = move || {
             let state = self.state();
-            match state.assignment(&request.pod, &request.uid)? {
-                None if !may_come => state.default_assignment().map(Some),
-                assignment => Ok(assignment),
+            let missing = match state.assignment(&request.pod, &request.uid)? {
+                Some(assignment) if state.network(assignment.vrf).is_some() => {
+                    return Ok(Outlook::Known(assignment));
+                }
+                Some(assignment) => Missing::Network(assignment.vrf),
+                None => Missing::Binding,
+            };
+            match (missing, self.identity.unassigned_pods) {
+                _ if may_come => Ok(Outlook::Awaited(missing)),
+                (Missing::Network(vrf), _) => {
+                    Err(AttachError::UnknownNetwork { pod: request.pod.clone(), vrf })
+                }
+                (Missing::Binding, UnassignedPods::Refuse) => {
+                    Err(AttachError::Unassigned { pod: request.pod.clone() })
+                }
+                (Missing::Binding, UnassignedPods::Attach) => state.default_assignment().map(Outlook::Known),
             }
         };
         let looked = tokio::task::spawn_blocking(look).await;
@@ -70,23 +126,43 @@ impl State {
     pub fn readiness(&self) -> Result<(), AttachError> {
         self.open_vtep()?;
         let vrf = self.addressing.default_network().ok_or(AttachError::NoLease)?;
-        self.network(vrf).map(drop).ok_or(AttachError::UnknownNetwork(vrf))
+        self.network(vrf).map(drop).ok_or(AttachError::NoNetwork(vrf))
     }
 
-    /// What the controller said about this pod. What it said about an earlier pod of that name does not count.
+    /// What this pod gets, whatever was assigned to it a moment ago: the controller may have spoken since, or taken it
+    /// back.
+    pub(super) fn confirm(
+        &self,
+        request: &AttachRequest,
+        before: &Assignment,
+    ) -> Result<Assignment, AttachError> {
+        match (self.assignment(&request.pod, &request.uid)?, before.by) {
+            (Some(now), _) => Ok(now),
+            (None, AssignedBy::Node) => Ok(before.clone()),
+            (None, AssignedBy::Controller) => Err(AttachError::Unassigned { pod: request.pod.clone() }),
+        }
+    }
+
+    /// What the controller said about this pod.
     fn assignment(&self, pod: &PodName, uid: &str) -> Result<Option<Assignment>, AttachError> {
-        let same = |other: &str| uid.is_empty() || other.is_empty() || uid == other;
-        let Some(binding) = self.bindings.get(pod).filter(|binding| same(&binding.uid)) else {
-            return Ok(None);
-        };
+        let Some(binding) = self.binding(pod, uid) else { return Ok(None) };
         match &binding.refusal {
             Some(reason) => Err(AttachError::Refused { pod: pod.clone(), reason: reason.clone() }),
-            None => Ok(Some(Assignment { vrf: binding.vrf, addresses: binding.addresses.clone() })),
+            None => {
+                let (vrf, addresses) = (binding.vrf, binding.addresses.clone());
+                Ok(Some(Assignment { vrf, addresses, by: AssignedBy::Controller }))
+            }
         }
+    }
+
+    /// The binding of this pod. That of an earlier or later pod of its name is another's.
+    pub(super) fn binding(&self, pod: &PodName, uid: &str) -> Option<&PodBinding> {
+        let is_its = |other: &str| uid.is_empty() || other.is_empty() || uid == other;
+        self.bindings.get(pod).filter(|binding| is_its(&binding.uid))
     }
 
     fn default_assignment(&self) -> Result<Assignment, AttachError> {
         let vrf = self.addressing.default_network().ok_or(AttachError::NothingLeased)?;
-        Ok(Assignment { vrf, addresses: Vec::new() })
+        Ok(Assignment { vrf, addresses: Vec::new(), by: AssignedBy::Node })
     }
 }

@@ -2,14 +2,16 @@
 //! be is written down before it is made, and forgotten only after it is gone.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use vrouter_objects::{MacAddress, PodName, VmiId};
+use vrouter_objects::{MacAddress, PodName, RoutingInstance};
 use vrouter_proto::v1;
 use vrouter_proto::v1::node_message::Kind;
 
-use super::{Agent, Assignment, AttachCall, AttachError, DeviceState, State};
+use super::{Agent, Assignment, AttachCall, AttachError, DeviceState, PlaceFault, State};
+use crate::addressing::Grant;
 use crate::attachment::{Attachment, ContainerInterface, NetworkNamespace};
 use crate::plane::Device;
 use crate::state::StateError;
@@ -43,7 +45,8 @@ impl Agent {
         let state = self.state();
         let is_open = state.device(&request.interface) == Some(&DeviceState::Open);
         let netns = NetworkNamespace::at(&request.netns).ok()?;
-        state.made_by(request, &netns).filter(|_| is_open).cloned()
+        // One that is misplaced is to be made anew.
+        state.made_by(request, &netns).filter(|made| is_open && !state.is_misplaced(made)).cloned()
     }
 
     /// Makes the interface and attaches it. Asked again, it returns what is there. Blocks.
@@ -55,7 +58,9 @@ impl Agent {
             .map_err(|error| AttachError::Request { field: "netns", problem: error.to_string() })?;
         let mut state = self.state();
         call.is_wanted()?;
-        if let Some(attachment) = state.made_by(request, &netns).cloned() {
+        let assignment = state.confirm(request, assignment)?;
+        let made = state.made_by(request, &netns).filter(|made| made.vrf == assignment.vrf);
+        if let Some(attachment) = made.cloned() {
             if state.device(&attachment.interface) != Some(&DeviceState::Open) {
                 self.bring_up(&mut state, &attachment)?;
             }
@@ -65,7 +70,7 @@ impl Agent {
             tracing::info!("pod {}: {} takes the place of {old}", request.pod, request.interface);
             self.detach_from(&mut state, &old)?;
         }
-        let attachment = self.compose(&mut state, request, netns, assignment)?;
+        let attachment = self.compose(&mut state, request, netns, &assignment)?;
         state.keep(attachment.clone());
         let stored = self.store_attachments(&state).map_err(AttachError::from);
         let made = stored.and_then(|()| self.bring_up(&mut state, &attachment));
@@ -122,7 +127,9 @@ impl Agent {
             return Err(damaged(reason));
         }
         if !state.is_in_tables(attachment.vmi) {
-            return Err(damaged("its network is not known here"));
+            let is_unbound = state.is_unbound(attachment);
+            let missing = if is_unbound { "which policies govern it is" } else { "its network is" };
+            return Err(damaged(&format!("{missing} not known here")));
         }
         Ok(attachment.clone())
     }
@@ -135,25 +142,27 @@ impl Agent {
         netns: NetworkNamespace,
         assignment: &Assignment,
     ) -> Result<Attachment, AttachError> {
-        let vrf = assignment.vrf;
-        let network = state.network(vrf).ok_or(AttachError::UnknownNetwork(vrf))?.name.clone();
+        let (pod, vrf) = (&request.pod, assignment.vrf);
+        let unknown = || AttachError::UnknownNetwork { pod: pod.clone(), vrf };
+        let network = state.network(vrf).ok_or_else(unknown)?.clone();
         // It may have been too early for its link when the controller said it.
         self.follow_tunnel_end(state);
         let mtu = state.open_vtep()?.pod_mtu;
         let port = state.free_port().ok_or(AttachError::NoPort)?;
-        let (vmi, addresses) = state.choose(assignment)?;
-        if let Some(address) = addresses.iter().find(|address| state.gateway(vrf, **address).is_none()) {
-            return Err(AttachError::NoGateway { network, address: *address });
-        }
+        let Grant { vmi, addresses } = state.choose(&network, &assignment.addresses).map_err(|fault| {
+            AttachError::NoPlace { pod: pod.clone(), network: network.name.clone(), fault: Box::new(fault) }
+        })?;
         self.files.leases.store(state.addressing.used())?;
         Ok(Attachment {
             vmi,
-            pod: request.pod.clone(),
+            pod: pod.clone(),
             uid: request.uid.clone(),
             interface: request.interface.clone(),
             netns,
             configuration: request.configuration.clone(),
             vrf,
+            address_space: network.address_space,
+            assigned_by: assignment.by,
             mac: MacAddress::local(POD_MAC, vmi.get()),
             addresses,
             port,
@@ -163,10 +172,7 @@ impl Agent {
 
     /// Puts an interface into the tables in force, opens its device and tells the controller.
     fn bring_up(&self, state: &mut State, attachment: &Attachment) -> Result<(), AttachError> {
-        state
-            .tables
-            .attach(attachment.vmi(), attachment.port)
-            .map_err(|error| AttachError::Table { interface: attachment.interface.clone(), error })?;
+        state.enter_tables(attachment)?;
         self.publish(state);
         self.open_device(state, attachment)?;
         let Attachment { pod, vmi, addresses, .. } = attachment;
@@ -251,21 +257,24 @@ impl State {
         in_the_way.map(|other| other.interface.clone()).collect()
     }
 
-    fn choose(&mut self, assignment: &Assignment) -> Result<(VmiId, Vec<std::net::IpAddr>), AttachError> {
-        let vrf = assignment.vrf;
-        if !assignment.addresses.is_empty() {
-            let held =
-                assignment.addresses.iter().find_map(|a| Some((*a, self.holder(vrf, *a)?.pod.clone())));
-            if let Some((address, holder)) = held {
-                return Err(AttachError::AddressInUse { address, holder });
-            }
-            return Ok((self.addressing.take_vmi(vrf)?, assignment.addresses.clone()));
+    /// The interface id and the addresses of a new interface: the wanted ones, or else some of the network's leases.
+    fn choose(&mut self, network: &RoutingInstance, wanted: &[IpAddr]) -> Result<Grant, PlaceFault> {
+        let space = network.address_space;
+        let held = wanted.iter().find_map(|address| Some((*address, self.holder(space, *address)?)));
+        if let Some((address, holder)) = held {
+            return Err(PlaceFault::AddressInUse { address, holder: holder.pod.clone() });
         }
         let mut addressing = std::mem::take(&mut self.addressing);
-        let grant = addressing.grant(vrf, |address| self.is_taken(vrf, address));
+        let granted = match wanted {
+            [] => addressing.grant(space, |address| self.is_taken(network, address)),
+            _ => addressing.take_vmi().map(|vmi| Grant { vmi, addresses: wanted.to_vec() }),
+        };
         self.addressing = addressing;
-        let grant = grant?;
-        Ok((grant.vmi, grant.addresses))
+        let grant = granted?;
+        match grant.addresses.iter().find(|address| self.gateway(network.id, **address).is_none()) {
+            Some(address) => Err(PlaceFault::NoGateway(*address)),
+            None => Ok(grant),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use thiserror::Error;
 use vrouter_forward::tables::TableError;
 use vrouter_objects::{PodName, VrfId};
 
+use super::Missing;
 use crate::addressing::AddressingError;
 use crate::attachment::ContainerInterface;
 use crate::plane::PlaneError;
@@ -30,13 +31,13 @@ pub enum AttachError {
         /// What the controller said.
         reason: String,
     },
-    /// The controller has not said anything about this pod in time.
-    #[error(
-        "the controller has not said yet what network and addresses pod {pod} gets (waited {waited_ms} ms)"
-    )]
+    /// The controller has not said in time what this pod gets.
+    #[error("pod {pod}: the controller has not said yet {missing} (waited {waited_ms} ms)")]
     NotAssigned {
         /// The pod.
         pod: PodName,
+        /// What it has not said.
+        missing: Missing,
         /// For how long.
         waited_ms: u128,
     },
@@ -46,16 +47,32 @@ pub enum AttachError {
     /// Nothing can be given out, whatever a controller says.
     #[error("no addresses are leased to this node yet")]
     NoLease,
-    /// The network is not among the tables.
+    /// No controller says what this pod gets, and without one it is not attached.
+    #[error("pod {pod}: no controller says what network it belongs to and which policies govern it")]
+    Unassigned {
+        /// The pod.
+        pod: PodName,
+    },
+    /// The network that pods get into by default is not among the tables.
     #[error("vrf {0} is not known here yet")]
-    UnknownNetwork(VrfId),
-    /// The network has no gateway for such an address.
-    #[error("network {network} has no gateway for {address}")]
-    NoGateway {
+    NoNetwork(VrfId),
+    /// The network that a pod belongs to is not among the tables.
+    #[error("pod {pod} belongs to vrf {vrf}, which is not known here yet")]
+    UnknownNetwork {
+        /// The pod.
+        pod: PodName,
+        /// The network.
+        vrf: VrfId,
+    },
+    /// The pod's network has no place for it.
+    #[error("pod {pod} in network {network}: {fault}")]
+    NoPlace {
+        /// The pod.
+        pod: PodName,
         /// The network.
         network: String,
-        /// The address.
-        address: IpAddr,
+        /// Why not.
+        fault: Box<PlaceFault>,
     },
     /// The node's own tunnel address decides the MTU.
     #[error("this node's tunnel address is not known yet, so neither is the MTU of a pod")]
@@ -66,17 +83,6 @@ pub enum AttachError {
     /// The interface was detached while it was being attached, or whoever asked for it went away.
     #[error("{0} was called off while it was being attached")]
     CalledOff(ContainerInterface),
-    /// The address that the pod must get is another pod's.
-    #[error("address {address} is in use by pod {holder}")]
-    AddressInUse {
-        /// The address.
-        address: IpAddr,
-        /// Whose it is.
-        holder: PodName,
-    },
-    /// No address or interface id is left.
-    #[error(transparent)]
-    Addressing(#[from] AddressingError),
     /// Every port of the data path is in use.
     #[error("all ports of this node are in use")]
     NoPort,
@@ -118,6 +124,25 @@ pub enum AttachError {
         /// Why the others are not.
         failures: Vec<AttachError>,
     },
+}
+
+/// Why a network has no place for a pod.
+#[derive(Debug, Error)]
+pub enum PlaceFault {
+    /// It has no gateway for such an address.
+    #[error("there is no gateway for {0}")]
+    NoGateway(IpAddr),
+    /// The address that the pod must get is another pod's.
+    #[error("address {address} is in use by pod {holder}")]
+    AddressInUse {
+        /// The address.
+        address: IpAddr,
+        /// Whose it is.
+        holder: PodName,
+    },
+    /// No address or interface id is left.
+    #[error(transparent)]
+    Addressing(#[from] AddressingError),
 }
 
 fn list(errors: &[AttachError]) -> String {

@@ -252,11 +252,17 @@ impl State {
         })
     }
 
-    /// The prefixes of pods and services: what the fabric network looks up in others.
+    /// The prefixes of pods and services: what the fabric network looks up in others. To the node it is all one where in
+    /// the router it leads to, so what lies within another prefix, as pods of isolated namespaces do, needs no route.
     fn host_routes(&mut self, network: &HostNetwork) -> BTreeMap<IpNet, IpAddr> {
         let own = self.leaks.iter().filter(|(key, to)| key.vrf == network.vrf && **to != network.vrf);
-        let prefixes: Vec<_> =
-            own.map(|(key, _)| key.prefix).filter(|prefix| prefix.prefix_len() > 0).collect();
+        let mut prefixes: Vec<IpNet> = Vec::new();
+        // In their order, a prefix comes before those within it.
+        for prefix in own.map(|(key, _)| key.prefix).filter(|prefix| prefix.prefix_len() > 0) {
+            if !prefixes.last().is_some_and(|outer| outer.contains(&prefix)) {
+                prefixes.push(prefix);
+            }
+        }
         let mut silent = BTreeSet::new();
         let mut routes = BTreeMap::new();
         for prefix in prefixes {

@@ -6,6 +6,7 @@ mod assign;
 mod attach;
 mod call;
 mod error;
+mod faults;
 mod frontends;
 mod health;
 mod held;
@@ -26,10 +27,10 @@ use vrouter_objects::Version;
 use vrouter_proto::{Digest, v1};
 
 pub use apply::Applied;
-pub use assign::Assignment;
+pub use assign::{Assignment, Missing, UnassignedPods};
 pub use attach::AttachRequest;
 pub use call::{AttachCall, Caller};
-pub use error::AttachError;
+pub use error::{AttachError, PlaceFault};
 pub use health::{Health, HealthCheck};
 pub use held::{Drift, Held, Plan};
 pub use host::HostSettings;
@@ -56,6 +57,8 @@ pub struct Identity {
     pub vtep: Option<IpAddr>,
     /// How the node's own stack takes part; `None`: not at all.
     pub host: Option<HostSettings>,
+    /// What becomes of pods that nobody says anything about.
+    pub unassigned_pods: UnassignedPods,
 }
 
 /// The agent of this node.
@@ -163,6 +166,7 @@ impl Agent {
     fn publish(&self, state: &mut State) {
         let snapshot = state.tables.publish(self.plane.next_epoch());
         state.epoch = snapshot.epoch();
+        state.snapshot = Some(Arc::clone(&snapshot));
         self.plane.publish(snapshot);
     }
 }

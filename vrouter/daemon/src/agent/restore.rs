@@ -60,7 +60,8 @@ impl State {
 impl Agent {
     /// Attaches again what was attached, each to its device that outlived us. What has no namespace any more is gone.
     ///
-    /// Every pod is in the tables in force before the first packet is taken from a device or a tunnel.
+    /// Every pod is in the tables in force, with the policies that govern it, before the first packet is taken from a
+    /// device or a tunnel.
     pub(super) fn reattach(&self, attachments: Vec<Attachment>) {
         let mut state = self.state();
         let before = attachments.len();
@@ -71,8 +72,9 @@ impl Agent {
         }
         for attachment in &there {
             state.keep(attachment.clone());
-            state.enter_tables(attachment);
+            state.try_to_enter_tables(attachment);
         }
+        state.tell_faults();
         let vtep = self.coming_tunnel_end(&mut state);
         if self.identity.host.is_some()
             && let Err(error) = self.read_addresses(&mut state)

@@ -1,12 +1,13 @@
 //! Everything the agent knows, behind its one lock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use vrouter_forward::Epoch;
 use vrouter_forward::frame::{MAX_PORTS, PortId};
 use vrouter_forward::tables::Tables;
+use vrouter_forward::{Epoch, Snapshot};
 use vrouter_objects::{
     PodBinding, PodName, RouteKey, RouterId, RoutingInstance, VirtualRouter, VmiId, VrfId,
 };
@@ -28,6 +29,8 @@ pub struct State {
     pub held: Held,
     /// The last epoch that was published.
     pub epoch: Epoch,
+    /// What was published with it; `None`: nothing yet.
+    pub snapshot: Option<Arc<Snapshot>>,
     pub(super) addressing: Addressing,
     pub(super) bindings: HashMap<PodName, PodBinding>,
     /// The networks among the tables, to be found without a search.
@@ -37,6 +40,8 @@ pub struct State {
     /// This node among the tables.
     pub(super) own_router: Option<VirtualRouter>,
     pub(super) attachments: BTreeMap<ContainerInterface, Kept>,
+    /// What was said of attachments that are not as they should be.
+    pub(super) told_faults: BTreeSet<String>,
     pub(super) own_end: OwnEnd,
     pub(super) own_host: OwnHost,
     /// The routes among the tables that lead from one network into another, likewise.
@@ -67,12 +72,14 @@ impl State {
             tables: Tables::new(node, last),
             held: Held::default(),
             epoch: last,
+            snapshot: None,
             addressing,
             bindings: HashMap::new(),
             networks: BTreeMap::new(),
             routers: BTreeMap::new(),
             own_router: None,
             attachments: BTreeMap::new(),
+            told_faults: BTreeSet::new(),
             own_end: OwnEnd::default(),
             own_host: OwnHost::default(),
             leaks: BTreeMap::new(),
@@ -131,32 +138,37 @@ impl State {
         own.or_else(same_family).map(|subnet| subnet.gateway)
     }
 
-    /// Whether no new interface of this network may be given this address.
-    pub(super) fn is_taken(&self, vrf: VrfId, address: IpAddr) -> bool {
-        self.holder(vrf, address).is_some()
-            || self.is_special(vrf, address)
-            || self.is_bound(vrf, address)
-            // A pod of another node may have an address of this node's block: a static one, or one it moved with.
-            || self.tables.has_host_route(vrf, address)
+    /// Whether no new interface of this network may be given this address, out of a lease.
+    pub(super) fn is_taken(&self, network: &RoutingInstance, address: IpAddr) -> bool {
+        let space = network.address_space;
+        self.holder(space, address).is_some()
+            || is_special(network, address)
+            || self.is_bound(space, address)
+            || self.is_elsewhere(space, address)
     }
 
-    /// The attachment that has this address.
-    pub(super) fn holder(&self, vrf: VrfId, address: IpAddr) -> Option<&Attachment> {
-        self.attached().find(|attachment| attachment.vrf == vrf && attachment.addresses.contains(&address))
+    /// The attachment that has this address of an address space.
+    pub(super) fn holder(&self, space: VrfId, address: IpAddr) -> Option<&Attachment> {
+        let is_its = |attachment: &&Attachment| {
+            attachment.address_space == space && attachment.addresses.contains(&address)
+        };
+        self.attached().find(is_its)
     }
 
-    /// Gateways, and the first and last address of a subnet.
-    fn is_special(&self, vrf: VrfId, address: IpAddr) -> bool {
-        let subnets = self.network(vrf).map(|network| network.subnets.as_slice()).unwrap_or_default();
-        subnets.iter().any(|subnet| {
-            let broadcast = address.is_ipv4() && address == subnet.prefix.broadcast();
-            address == subnet.gateway || address == subnet.prefix.network() || broadcast
+    /// Addresses that the controller set aside for one pod. Of what space those of an unknown network are, nobody knows.
+    fn is_bound(&self, space: VrfId, address: IpAddr) -> bool {
+        self.bindings.values().any(|binding| {
+            binding.addresses.contains(&address)
+                && self.network(binding.vrf).is_none_or(|network| network.address_space == space)
         })
     }
 
-    /// Addresses that the controller set aside for one pod.
-    fn is_bound(&self, vrf: VrfId, address: IpAddr) -> bool {
-        self.bindings.values().any(|binding| binding.vrf == vrf && binding.addresses.contains(&address))
+    /// A pod of another node may have an address of this node's block: a static one, or one it moved with. It has a route
+    /// of its own in its network, or, where that is not held here, in those that know it.
+    fn is_elsewhere(&self, space: VrfId, address: IpAddr) -> bool {
+        let sharing = self.networks.values().filter(|network| network.address_space == space);
+        let mut vrfs = sharing.flat_map(|network| std::iter::once(&network.id).chain(&network.known_in));
+        vrfs.any(|vrf| self.tables.has_host_route(*vrf, address))
     }
 
     pub(super) fn free_port(&self) -> Option<PortId> {
@@ -176,7 +188,7 @@ impl State {
     /// What of this node is not as it should be, for people.
     pub fn problems(&self) -> Vec<String> {
         let own = self.own_end.problem().into_iter().chain(self.own_host.problem());
-        own.map(str::to_owned).chain(self.health_checks.problems()).collect()
+        own.map(str::to_owned).chain(self.health_checks.problems()).chain(self.faults()).collect()
     }
 
     /// Tells the controller, while a session is open. One that begins later says everything in its Hello.
@@ -187,4 +199,12 @@ impl State {
             self.reports = None;
         }
     }
+}
+
+/// Gateways, and the first and last address of a subnet.
+fn is_special(network: &RoutingInstance, address: IpAddr) -> bool {
+    network.subnets.iter().any(|subnet| {
+        let broadcast = address.is_ipv4() && address == subnet.prefix.broadcast();
+        address == subnet.gateway || address == subnet.prefix.network() || broadcast
+    })
 }

@@ -1,5 +1,6 @@
 mod host;
 mod restart;
+mod tenants;
 mod upkeep;
 
 use std::collections::HashSet;
@@ -11,18 +12,15 @@ use vrouter_objects::{NextHop, Object, ObjectKey, Route, RouteKey, RouterId, Ver
 use vrouter_proto::v1;
 
 use crate::agent::{Assignment, AttachError};
-use crate::attachment::Attachment;
+use crate::attachment::{AssignedBy, Attachment};
 use crate::control::LinkState;
-use crate::testing::{TestNode, basics, binding, interface, ip, lease, request, vrf};
+use crate::testing::{TestNode, anywhere, basics, binding, interface, ip, lease, request, vrf};
 
 const SMALL: &str = "10.244.0.0/29";
 
-fn anywhere() -> Assignment {
-    Assignment { vrf: vrf(), addresses: Vec::new() }
-}
-
+/// As the controller says it of a pod of the default network that has a binding.
 fn fixed(address: &str) -> Assignment {
-    Assignment { vrf: vrf(), addresses: vec![ip(address)] }
+    Assignment { vrf: vrf(), addresses: vec![ip(address)], by: AssignedBy::Controller }
 }
 
 fn attach(node: &TestNode, name: &str, container_id: &str) -> Attachment {
@@ -58,7 +56,10 @@ fn cni_2_an_exhausted_pool_leaves_nothing_behind() {
     let node = TestNode::with_lease("10.244.0.0/30");
     attach(&node, "web", "c1");
     let error = node.attach(request("db", "c2"), &anywhere()).unwrap_err();
-    assert_eq!(error.to_string(), "all addresses of 10.244.0.0/30 in vrf 1 are in use");
+    assert_eq!(
+        error.to_string(),
+        "pod default/db in network default/default-podnetwork: all addresses of 10.244.0.0/30 in vrf 1 are in use"
+    );
     assert_eq!((node.open_ports(), node.agent.state().attached().count()), (1, 1));
 }
 
@@ -97,13 +98,20 @@ fn cni_4_a_late_del_of_an_old_sandbox_leaves_the_new_one() {
 
 #[test]
 fn cni_7_a_static_address_moves_to_the_pods_new_sandbox_and_to_nobody_else() {
-    let node = TestNode::with_lease(SMALL);
+    let node = TestNode::new();
+    let mut objects = basics();
+    let bindings = ["web", "db"].map(|name| binding(name, &["10.244.7.7"], None));
+    objects.extend(bindings.into_iter().chain([lease(1, SMALL)]));
+    node.apply(1, &objects).unwrap();
     let wanted = fixed("10.244.7.7");
     node.attach(request("web", "c1"), &wanted).unwrap();
     let new = node.attach(request("web", "c2"), &wanted).unwrap();
     assert_eq!(new.addresses, [ip("10.244.7.7")]);
     let error = node.attach(request("db", "c3"), &wanted).unwrap_err();
-    assert_eq!(error.to_string(), "address 10.244.7.7 is in use by pod default/web");
+    assert_eq!(
+        error.to_string(),
+        "pod default/db in network default/default-podnetwork: address 10.244.7.7 is in use by pod default/web"
+    );
     assert_eq!(node.open_ports(), 1);
 }
 

@@ -7,6 +7,7 @@ use vrouter_forward::flow::{ConnectionState, Direction, FlowRecord, Origin};
 use vrouter_objects::{IpProtocol, VmiId, VrfId};
 use vrouter_proto::v1;
 
+use super::opinions::opinions;
 use crate::agent::Agent;
 
 /// How many flows are sent unasked.
@@ -63,12 +64,17 @@ impl Filter {
 pub(super) fn flows(agent: &Agent, filter: &Filter, limit: usize) -> Vec<v1::FlowTable> {
     let limit = if limit == 0 { DEFAULT_LIMIT } else { limit };
     let now = agent.plane().now();
+    let snapshot = agent.state().snapshot.clone();
     let mut records = agent.shared().flows.records(now, limit.saturating_add(1), |flow| filter.matches(flow));
     let truncated = records.len() > limit;
     records.truncate(limit);
+    let row = |record: &FlowRecord| {
+        let said = snapshot.as_ref().and_then(|snapshot| agent.shared().opinions(snapshot, record));
+        v1::Flow { opinions: said.map(opinions), ..flow(record) }
+    };
     let mut tables: Vec<_> = records
         .chunks(CHUNK)
-        .map(|records| v1::FlowTable { flows: records.iter().map(flow).collect(), truncated: false })
+        .map(|records| v1::FlowTable { flows: records.iter().map(row).collect(), truncated: false })
         .collect();
     if let Some(last) = tables.last_mut() {
         last.truncated = truncated;
@@ -104,6 +110,7 @@ fn flow(record: &FlowRecord) -> v1::Flow {
         vmi: record.owner.map_or(0, VmiId::get),
         egress_vrf: record.egress_vrf.map_or(0, VrfId::get),
         origin: origin(key.origin),
+        opinions: None,
     }
 }
 

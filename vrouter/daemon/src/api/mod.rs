@@ -2,12 +2,16 @@
 
 mod drops;
 mod flows;
+mod opinions;
+mod peers;
+mod policies;
 mod report;
 mod request;
 mod service;
 mod services;
 mod socket;
 mod tables;
+mod trace;
 
 pub use report::About;
 pub use service::NodeService;

@@ -7,7 +7,7 @@ use vrouter_objects::PodName;
 use vrouter_proto::{is_interface_name, v1};
 
 use crate::addressing::AddressingError;
-use crate::agent::{AttachError, AttachRequest};
+use crate::agent::{AttachError, AttachRequest, PlaceFault};
 use crate::attachment::ContainerInterface;
 
 /// Reads a request to attach.
@@ -45,18 +45,17 @@ impl From<AttachError> for Status {
     fn from(error: AttachError) -> Self {
         let code = match &error {
             AttachError::Request { .. } => Code::InvalidArgument,
-            AttachError::Refused { .. }
-            | AttachError::AddressInUse { .. }
-            | AttachError::NoGateway { .. }
-            | AttachError::Damaged { .. } => Code::FailedPrecondition,
+            AttachError::Refused { .. } | AttachError::Damaged { .. } => Code::FailedPrecondition,
+            AttachError::NoPlace { fault, .. } => code_of(fault),
             AttachError::NotAssigned { .. }
             | AttachError::NothingLeased
             | AttachError::NoLease
-            | AttachError::UnknownNetwork(_)
+            | AttachError::Unassigned { .. }
+            | AttachError::NoNetwork(_)
+            | AttachError::UnknownNetwork { .. }
             | AttachError::NoVtep
-            | AttachError::VtepFailed(_)
-            | AttachError::Addressing(AddressingError::NoLease(_)) => Code::Unavailable,
-            AttachError::Addressing(_) | AttachError::NoPort => Code::ResourceExhausted,
+            | AttachError::VtepFailed(_) => Code::Unavailable,
+            AttachError::NoPort => Code::ResourceExhausted,
             AttachError::CalledOff(_) => Code::Aborted,
             AttachError::State(_)
             | AttachError::Plane { .. }
@@ -65,6 +64,16 @@ impl From<AttachError> for Status {
             AttachError::NotAttached(_) => Code::NotFound,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+fn code_of(fault: &PlaceFault) -> Code {
+    match fault {
+        PlaceFault::NoGateway(_) | PlaceFault::AddressInUse { .. } => Code::FailedPrecondition,
+        PlaceFault::Addressing(AddressingError::NoLease(_) | AddressingError::NoVmi) => Code::Unavailable,
+        PlaceFault::Addressing(AddressingError::Exhausted { .. } | AddressingError::NoVmiLeft) => {
+            Code::ResourceExhausted
+        }
     }
 }
 

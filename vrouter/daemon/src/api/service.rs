@@ -13,7 +13,7 @@ use vrouter_proto::{MAX_MESSAGE_BYTES, v1};
 
 use super::flows::Filter;
 use super::report::About;
-use super::{drops, flows, report, request, services, tables};
+use super::{drops, flows, peers, policies, report, request, services, tables, trace};
 use crate::agent::{Agent, AttachError, Caller};
 use crate::attachment::Attachment;
 
@@ -79,6 +79,9 @@ impl Node for NodeService {
     type FloatingIpsStream = Pieces<v1::FloatingIpTable>;
     type ServicesStream = Pieces<v1::ServiceTable>;
     type FlowsStream = Pieces<v1::FlowTable>;
+    type PoliciesStream = Pieces<v1::PolicyTable>;
+    type PeerSetsStream = Pieces<v1::PeerSetTable>;
+    type PeerAddressesStream = Pieces<v1::PeerAddressTable>;
 
     async fn attach(&self, request: Request<v1::AttachRequest>) -> Reply<v1::AttachReply> {
         let call = self.agent.begin(request::attach_request(request.into_inner())?);
@@ -159,6 +162,27 @@ impl Node for NodeService {
 
     async fn drops(&self, _: Request<v1::TableRequest>) -> Reply<v1::DropTable> {
         Ok(Response::new(self.look(drops::drops).await?))
+    }
+
+    async fn policies(&self, _: Request<v1::TableRequest>) -> Reply<Self::PoliciesStream> {
+        Ok(in_pieces(self.look(policies::policies).await?))
+    }
+
+    async fn peer_sets(&self, _: Request<v1::TableRequest>) -> Reply<Self::PeerSetsStream> {
+        Ok(in_pieces(self.look(peers::peer_sets).await?))
+    }
+
+    async fn peer_addresses(
+        &self,
+        request: Request<v1::PeerAddressRequest>,
+    ) -> Reply<Self::PeerAddressesStream> {
+        let set = peers::requested(request.get_ref())?;
+        Ok(in_pieces(self.look(move |agent| peers::peer_addresses(agent, set)).await?))
+    }
+
+    async fn trace(&self, request: Request<v1::TraceRequest>) -> Reply<v1::TraceReply> {
+        let question = trace::question(request.get_ref())?;
+        Ok(Response::new(self.look(move |agent| trace::trace(agent, &question)).await??))
     }
 
     async fn objects(&self, request: Request<v1::ObjectsRequest>) -> Reply<v1::ObjectsReply> {

@@ -19,8 +19,7 @@ use vrouter_proto::v1::node_message::Kind as NodeKind;
 use vrouter_proto::{MAX_MESSAGE_BYTES, v1};
 
 use super::{Security, Target, follow};
-use crate::agent::Assignment;
-use crate::testing::{TestNode, basics, digest, ip, lease, request, vrf};
+use crate::testing::{TestNode, anywhere, basics, digest, ip, lease, request, vrf};
 
 /// Nothing here takes long; what takes longer than this will never come.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -222,7 +221,7 @@ async fn ctrl_4_the_node_keeps_what_it_has_and_comes_back_with_it() {
     let mut link = node.agent.link().subscribe();
     tokio::time::timeout(PATIENCE, link.wait_for(|link| link.error().is_some())).await.unwrap().unwrap();
     assert_eq!(node.agent.held().1, digest(&objects));
-    let made = node.attach(request("web", "c1"), &Assignment { vrf: vrf(), addresses: vec![] }).unwrap();
+    let made = node.attach(request("web", "c1"), &anywhere()).unwrap();
     assert_eq!(made.addresses, [ip("10.244.0.2")]);
 
     let mut controller = Controller::listen(address).await;
@@ -240,9 +239,8 @@ async fn a_sync_is_answered_after_everything_that_was_reported() {
     let (mut stream, _) = controller.accept().await;
     stream.full(1, &tables()).await;
     stream.applied().await;
-    let anywhere = Assignment { vrf: vrf(), addresses: vec![] };
     for name in ["a", "b", "c"] {
-        node.attach(request(name, name), &anywhere).unwrap();
+        node.attach(request(name, name), &anywhere()).unwrap();
     }
     stream.send(Kind::Sync(v1::Sync { token: 9 })).await;
     for _ in 0..3 {

@@ -4,7 +4,8 @@
 //! - the device is up, with the router as its one neighbour;
 //! - routes lead to pods and services, and a table of its own to everything that is marked;
 //! - rules have marked packets looked up there before the kernel looks whether they are for the node itself;
-//! - the steering marks them: an nftables table, `inet vrouter_host`;
+//! - the steering marks them: an nftables table, `inet vrouter_host`, which also keeps out what pods must not send to the
+//!   node, nor others as the node;
 //! - sysctls let the kernel forward, and take packets from `vhost0` that bear its own addresses.
 //!
 //! All of it is brought to what is wanted from whatever is there, so that a router that was killed takes up what it left

@@ -16,7 +16,7 @@ const RESERVED_PORTS: &str = "net/ipv4/ip_local_reserved_ports";
 const LOCAL_PORTS: &str = "net/ipv4/ip_local_port_range";
 
 /// What `vhost0` itself has, which goes with it.
-const OF_THE_DEVICE: [(&str, &str, &str); 11] = [
+const OF_THE_DEVICE: [(&str, &str, &str); 14] = [
     // Packets come in with the node's own addresses as their sources, and from anywhere.
     ("ipv4", "accept_local", "1"),
     ("ipv4", "rp_filter", "0"),
@@ -32,6 +32,10 @@ const OF_THE_DEVICE: [(&str, &str, &str); 11] = [
     ("ipv6", "autoconf", "0"),
     ("ipv6", "router_solicitations", "0"),
     ("ipv6", "disable_ipv6", "0"),
+    // What pods send gets here: they are not to choose the way of packets, their own or others'.
+    ("ipv4", "accept_source_route", "0"),
+    ("ipv4", "accept_redirects", "0"),
+    ("ipv6", "accept_redirects", "0"),
 ];
 
 /// The kernel's settings in the caller's network namespace.

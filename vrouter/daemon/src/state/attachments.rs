@@ -8,7 +8,7 @@ use vrouter_forward::frame::PortId;
 use vrouter_objects::{ObjectError, PodName, VmiId, VrfId};
 
 use super::{StateError, file};
-use crate::attachment::{Attachment, ContainerInterface, NetworkNamespace};
+use crate::attachment::{AssignedBy, Attachment, ContainerInterface, NetworkNamespace};
 
 /// The file of the attachments.
 #[derive(Debug, Clone)]
@@ -42,6 +42,11 @@ struct Record {
     netns_inode: u64,
     configuration: String,
     vrf: u32,
+    /// `None`: it was attached when every network had addresses of its own.
+    #[serde(default)]
+    address_space: Option<u32>,
+    #[serde(default)]
+    assigned_by: AssignedBy,
     mac: String,
     addresses: Vec<IpAddr>,
     port: u16,
@@ -90,6 +95,8 @@ impl From<&Attachment> for Record {
             netns_inode: attachment.netns.inode,
             configuration: attachment.configuration.clone(),
             vrf: attachment.vrf.get(),
+            address_space: Some(attachment.address_space.get()),
+            assigned_by: attachment.assigned_by,
             mac: attachment.mac.to_string(),
             addresses: attachment.addresses.clone(),
             port: attachment.port.0,
@@ -110,6 +117,8 @@ impl TryFrom<Record> for Attachment {
             netns: NetworkNamespace { path: record.netns, inode: record.netns_inode },
             configuration: record.configuration,
             vrf: VrfId::new(record.vrf)?,
+            address_space: VrfId::new(record.address_space.unwrap_or(record.vrf))?,
+            assigned_by: record.assigned_by,
             mac: record.mac.parse()?,
             addresses: record.addresses,
             port: PortId(record.port),
@@ -137,5 +146,18 @@ mod tests {
         );
         std::fs::write(&file.path, "{}").unwrap();
         assert!(file.load().unwrap_err().to_string().contains("attachments.json is corrupt"));
+    }
+
+    #[test]
+    fn a_file_from_before_there_were_tenants_is_understood() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = AttachmentFile::new(directory.path().join("attachments.json"));
+        let before = r#"{"boot_id": "boot", "attachments": [{
+            "vmi": 1, "pod": "default/web-1", "uid": "uid-1", "container_id": "container-1",
+            "interface": "eth0", "netns": "/proc/self/ns/net", "netns_inode": 1, "configuration": "pods",
+            "vrf": 1, "mac": "02:50:00:00:00:01", "addresses": ["10.244.0.1"], "port": 1, "mtu": 1450
+        }]}"#;
+        std::fs::write(&file.path, before).unwrap();
+        assert_eq!(file.load().unwrap().attachments, [attachment(1)]);
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use vrouter_objects::{LeaseId, ObjectError, VrfId};
+use vrouter_objects::{LeaseId, ObjectError};
 
 use super::{StateError, file};
 use crate::addressing::Used;
@@ -19,10 +19,17 @@ pub struct LeaseFile {
 
 #[derive(Serialize, Deserialize)]
 struct Contents {
-    /// By network.
-    next_vmi: BTreeMap<u32, u64>,
+    next_vmi: NextVmi,
     /// By lease.
     last_address: BTreeMap<u32, IpAddr>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum NextVmi {
+    OfTheNode(u64),
+    /// As it was written when each network had ids of its own.
+    ByNetwork(BTreeMap<String, u64>),
 }
 
 impl LeaseFile {
@@ -48,7 +55,7 @@ impl LeaseFile {
 impl From<&Used> for Contents {
     fn from(used: &Used) -> Self {
         Self {
-            next_vmi: used.next_vmi.iter().map(|(vrf, next)| (vrf.get(), *next)).collect(),
+            next_vmi: NextVmi::OfTheNode(used.next_vmi),
             last_address: used.last_address.iter().map(|(lease, last)| (lease.get(), *last)).collect(),
         }
     }
@@ -58,13 +65,13 @@ impl TryFrom<Contents> for Used {
     type Error = ObjectError;
 
     fn try_from(contents: Contents) -> Result<Self, ObjectError> {
-        let next_vmi = contents.next_vmi.into_iter().map(|(vrf, next)| Ok((VrfId::new(vrf)?, next)));
+        let next_vmi = match contents.next_vmi {
+            NextVmi::OfTheNode(next) => next,
+            NextVmi::ByNetwork(next) => next.into_values().max().unwrap_or_default(),
+        };
         let last_address =
             contents.last_address.into_iter().map(|(lease, last)| Ok((LeaseId::new(lease)?, last)));
-        Ok(Self {
-            next_vmi: next_vmi.collect::<Result<_, ObjectError>>()?,
-            last_address: last_address.collect::<Result<_, ObjectError>>()?,
-        })
+        Ok(Self { next_vmi, last_address: last_address.collect::<Result<_, ObjectError>>()? })
     }
 }
 
@@ -78,12 +85,24 @@ mod tests {
         let file = LeaseFile::new(directory.path().join("leases.json"));
         assert_eq!(file.load().unwrap(), Used::default());
         let used = Used {
-            next_vmi: BTreeMap::from([(VrfId::new(1).unwrap(), 1 << 32)]),
+            next_vmi: 1 << 32,
             last_address: BTreeMap::from([(LeaseId::new(3).unwrap(), "10.244.0.7".parse().unwrap())]),
         };
         file.store(&used).unwrap();
         assert_eq!(file.load().unwrap(), used);
         std::fs::write(&file.path, "[{").unwrap();
         assert!(file.load().unwrap_err().to_string().contains("leases.json is corrupt"));
+    }
+
+    #[test]
+    fn a_file_from_when_each_network_had_ids_of_its_own_is_understood() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = LeaseFile::new(directory.path().join("leases.json"));
+        let before = r#"{"next_vmi": {"1": 1007, "2": 12}, "last_address": {"3": "10.244.0.7"}}"#;
+        std::fs::write(&file.path, before).unwrap();
+        let used = file.load().unwrap();
+        assert_eq!((used.next_vmi, used.last_address.len()), (1007, 1), "no id is given twice");
+        std::fs::write(&file.path, r#"{"last_address": {}}"#).unwrap();
+        assert!(file.load().is_err(), "which ids were given must be said");
     }
 }

@@ -2,6 +2,7 @@
 //! other end of `vhost0`. Needs root.
 
 mod addresses;
+mod guard;
 mod router;
 mod stage;
 mod steering;

@@ -12,11 +12,11 @@ use crate::{ip, path, port};
 /// Of the ports of source translation.
 const POOL_PORT: u16 = 65_000;
 
-fn seen(from: &str, to: &str, what: What) -> Seen {
+pub fn seen(from: &str, to: &str, what: What) -> Seen {
     Seen { from: ip(from), to: ip(to), what }
 }
 
-fn udp(from: &str, to: &str, port: u16, payload: &[u8]) {
+pub fn udp(from: &str, to: &str, port: u16, payload: &[u8]) {
     let socket = UdpSocket::bind((ip(from), 0)).unwrap();
     socket.send_to(payload, (ip(to), port)).unwrap();
 }
@@ -166,7 +166,7 @@ fn tpol_14_a_node_port_is_not_served_at_a_loopback_address() {
 }
 
 /// A UDP packet as the router would make it.
-fn packet(from: IpAddr, to: IpAddr, port: u16, payload: &[u8]) -> Vec<u8> {
+pub fn packet(from: IpAddr, to: IpAddr, port: u16, payload: &[u8]) -> Vec<u8> {
     let builder = match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => etherparse::PacketBuilder::ipv4(from.octets(), to.octets(), 63),
         (IpAddr::V6(from), IpAddr::V6(to)) => etherparse::PacketBuilder::ipv6(from.octets(), to.octets(), 63),

@@ -8,6 +8,10 @@ use crate::address::{Address, Family};
 pub(super) const MIN_HEADER: usize = 20;
 pub(super) const MORE_FRAGMENTS: u16 = 0x2000;
 pub(super) const OFFSET_MASK: u16 = 0x1fff;
+const END_OF_OPTIONS: u8 = 0;
+const NO_OPERATION: u8 = 1;
+const LOOSE_SOURCE_ROUTE: u8 = 131;
+const STRICT_SOURCE_ROUTE: u8 = 137;
 const MAX_DATAGRAM: usize = 65_535;
 
 pub(super) fn parse(frame: &[u8], ip: usize) -> Result<Packet, DropReason> {
@@ -19,6 +23,9 @@ pub(super) fn parse(frame: &[u8], ip: usize) -> Result<Packet, DropReason> {
     }
     if frame.len() - ip < total_len {
         return Err(DropReason::PacketTruncated);
+    }
+    if has_source_route(&frame[ip + MIN_HEADER..ip + header_len]) {
+        return Err(DropReason::InvalidIpv4);
     }
     let source = Address::v4([header[12], header[13], header[14], header[15]]);
     let destination = Address::v4([header[16], header[17], header[18], header[19]]);
@@ -45,6 +52,21 @@ pub(super) fn parse(frame: &[u8], ip: usize) -> Result<Packet, DropReason> {
         fragment,
         header,
     })
+}
+
+/// Whether its sender says where it is to go besides (RFC 791 section 3.1): whoever gets such a packet sends it on, past what
+/// was decided about it here (RFC 7126 sections 4.3 and 4.4).
+fn has_source_route(mut options: &[u8]) -> bool {
+    while let [kind, rest @ ..] = options {
+        options = match (*kind, rest.first().map(|len| usize::from(*len))) {
+            (END_OF_OPTIONS, _) => return false,
+            (NO_OPERATION, _) => rest,
+            (LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE, _) => return true,
+            (_, Some(len)) if (2..=options.len()).contains(&len) => &options[len..],
+            _ => return false,
+        };
+    }
+    false
 }
 
 fn fragment(flags_and_offset: u16, id: u16) -> Fragment {

@@ -139,6 +139,9 @@ fn from_tunnel(context: Context<'_>, frame: &Frame) -> Result<(Parsed, Arrival),
     let vrf = snapshot.vrf_of_vni(vni).ok_or(DropReason::UnknownVni)?;
     let parsed = parse(frame.bytes())?;
     let own = snapshot.own().ok_or(DropReason::UnknownRouterMac)?;
+    if router == own.id {
+        return Err(DropReason::UnknownVtep);
+    }
     if mac_at(frame.bytes(), 0) != own.mac {
         return Err(DropReason::UnknownRouterMac);
     }

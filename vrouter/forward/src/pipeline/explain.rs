@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use vrouter_objects::{DropReason, IpProtocol, MemberId, NextHop, PolicyAction, VmiId, VrfId};
 
 use super::Shared;
-use super::classify::{Arrival, Entrance};
+use super::classify::Entrance;
 use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
-use super::plan::{Refused, by_fabric, client, hop_to_member, is_own_member, source};
+use super::plan::{
+    Refused, by_fabric, check_tunnel_port, client, hop_to_member, is_admitted, is_own_member, source,
+};
 use super::policy::{Asked, Connection, Exemption, Judgement, judge};
 use super::revalidate::living;
 use crate::address::Address;
@@ -128,7 +130,7 @@ impl Snapshot {
         way_back: PackedNextHop,
         frontend: &Frontend,
     ) -> Result<Vec<Lead>, DropReason> {
-        if !frontend.admits(key.source) {
+        if !is_admitted(self, frontend, key) {
             return Err(DropReason::SourceRange);
         }
         let members = frontend.listener().pool.active(frontend.policy_for(client(self, key)));
@@ -193,11 +195,13 @@ fn lead(
         PackedNextHop::Tunnel(router) => Entrance::Tunnel(router),
         _ => Entrance::Host,
     };
-    let arrival = Arrival { vrf: key.vrf, origin: key.origin, entrance };
     let to = (egress_vrf, destination.address);
-    let source = match is_own_member(key, egress_vrf, destination.address) {
-        true => key.source,
-        false => source(snapshot, &arrival, to, way_there, member.is_some())?.address(key.source),
+    let source = if is_own_member(key, egress_vrf, destination.address) {
+        key.source
+    } else {
+        let source = source(snapshot, entrance, key, to, way_there, member.is_some())?;
+        check_tunnel_port(key.protocol, destination.port, &source)?;
+        source.address(key.source)
     };
     let connection = Connection { key: *key, source, destination, egress_vrf, way_there, way_back };
     Ok(Lead {

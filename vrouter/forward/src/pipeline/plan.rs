@@ -1,5 +1,6 @@
 //! What is to become of a new flow: its service and member, the way it goes, and in whose name.
 
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use vrouter_objects::{
@@ -141,7 +142,14 @@ impl Worker {
         let hairpin = if is_own_member { hairpin(snapshot, vrf, key.source) } else { None };
         let source = match hairpin {
             Some(source) => source,
-            None => source(snapshot, arrival, (vrf, destination.address), next_hop, service.is_some())?,
+            None => source(
+                snapshot,
+                arrival.entrance,
+                key,
+                (vrf, destination.address),
+                next_hop,
+                service.is_some(),
+            )?,
         };
         check_tunnel_port(key.protocol, destination.port, &source)?;
         Ok(Plan { source, service, egress_vrf: vrf, next_hop, way_back })
@@ -156,7 +164,7 @@ impl Worker {
         Arrived { packet, key, table_key, .. }: &Arrived,
     ) -> Result<&'a MemberEntry, Refused> {
         // Before anything else: who is not admitted is told nothing.
-        if !frontend.admits(key.source) {
+        if !is_admitted(context.snapshot, frontend, key) {
             return Err(Refused::Silent(DropReason::SourceRange));
         }
         if is_under_way(packet) {
@@ -225,12 +233,22 @@ fn is_under_way(packet: &Packet) -> bool {
 }
 
 /// Nothing that a node says in its own name may pass for a tunnel's packet: others believe what it says there.
-fn check_tunnel_port(protocol: IpProtocol, port: u16, source: &Source<'_>) -> Result<(), Refused> {
+pub(super) fn check_tunnel_port(protocol: IpProtocol, port: u16, source: &Source<'_>) -> Result<(), Refused> {
     let is_to_tunnel = protocol == IpProtocol::UDP && port == VXLAN_PORT;
     if is_to_tunnel && matches!(source, Source::Node(..)) {
         return Err(Refused::Silent(DropReason::TunnelPort));
     }
     Ok(())
+}
+
+/// Whether a service lets a client in, by the address that it has outside: its node's, if the nodes do not know its network.
+#[inline]
+pub(super) fn is_admitted(snapshot: &Snapshot, frontend: &Frontend, key: &FlowKey) -> bool {
+    let Some(ranges) = frontend.guard() else { return true };
+    let is_known = key.origin != Origin::Cluster || snapshot.is_known_in_fabric(key.vrf);
+    let nodes = || snapshot.host().and_then(|host| host.source(key.source.family())).copied();
+    let name = if is_known { Some(key.source) } else { nodes() }.map(IpAddr::from);
+    name.is_some_and(|name| ranges.iter().any(|range| range.contains(&name)))
 }
 
 /// Where the sender of a flow's packets is.
@@ -294,37 +312,46 @@ fn hairpin(snapshot: &Snapshot, vrf: VrfId, pod: Address) -> Option<Source<'_>> 
 #[inline]
 pub(super) fn source<'a>(
     snapshot: &'a Snapshot,
-    arrival: &Arrival,
+    entrance: Entrance,
+    key: &FlowKey,
     (egress_vrf, destination): (VrfId, Address),
     next_hop: PackedNextHop,
     is_to_service: bool,
 ) -> Result<Source<'a>, Refused> {
-    match (next_hop, arrival.entrance) {
+    match (next_hop, entrance) {
         (PackedNextHop::Receive, entrance) => {
-            to_host(snapshot, arrival.vrf, entrance, destination, is_to_service)
+            to_host(snapshot, key.vrf, entrance, destination, is_to_service)
         }
-        (_, Entrance::Pod(_)) if !snapshot.is_known_in(arrival.vrf, egress_vrf) => {
+        (_, Entrance::Pod(_)) if !snapshot.is_known_in(key.vrf, egress_vrf) => {
+            if !is_to_service && snapshot.fabric() != Some(egress_vrf) {
+                // Strangers meet at services and in the fabric alone.
+                return Err(Refused::NoRoute);
+            }
             as_stranger(snapshot, next_hop, destination.family())
         }
-        (PackedNextHop::Tunnel(router), Entrance::Host) if is_to_service => {
-            let kernel = snapshot.router(router).is_some_and(|router| router.kind == RouterKind::Kernel);
-            // A kernel would not send answers to strangers back to us.
-            let block = snapshot.block_source(destination.family()).filter(|_| kernel);
-            Ok(block.map_or(Source::Sender, Source::Router))
+        (PackedNextHop::Tunnel(_), Entrance::Host) if is_to_service => {
+            let has_double = snapshot.vrf(egress_vrf).is_some_and(|vrf| vrf.is_inside(key.source));
+            let family = destination.family();
+            if has_double {
+                return as_stranger(snapshot, next_hop, family);
+            }
+            Ok(kernels_source(snapshot, next_hop, family).unwrap_or(Source::Sender))
         }
         _ => Ok(Source::Sender),
     }
 }
 
-/// In whose name a pod's packets go into a network that does not know its addresses.
+/// In whose name packets go into a network where their sender's address is not known, or is another's.
 #[cold]
 fn as_stranger(snapshot: &Snapshot, next_hop: PackedNextHop, family: Family) -> Result<Source<'_>, Refused> {
-    let is_kernels = |id| snapshot.router(id).is_some_and(|router| router.kind == RouterKind::Kernel);
-    let block = match next_hop {
-        PackedNextHop::Tunnel(router) if is_kernels(router) => snapshot.block_source(family),
-        _ => None,
-    };
-    block.map_or_else(|| in_the_nodes_name(snapshot, family), |block| Ok(Source::Router(block)))
+    kernels_source(snapshot, next_hop, family).map_or_else(|| in_the_nodes_name(snapshot, family), Ok)
+}
+
+/// Whom packets to a kernel's node must come from, if they come from outside: it would not send answers to strangers back to us.
+fn kernels_source(snapshot: &Snapshot, next_hop: PackedNextHop, family: Family) -> Option<Source<'_>> {
+    let PackedNextHop::Tunnel(router) = next_hop else { return None };
+    let is_kernels = snapshot.router(router).is_some_and(|router| router.kind == RouterKind::Kernel);
+    snapshot.block_source(family).filter(|_| is_kernels).map(Source::Router)
 }
 
 /// In whose name packets go to the node's own stack, and beyond it.

@@ -3,7 +3,7 @@
 use vrouter_objects::{DropReason, IpProtocol, NextHop, VmiId, VrfId};
 
 use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
-use super::plan::{by_fabric, client, way_to};
+use super::plan::{by_fabric, client, is_admitted, way_to};
 use super::policy::{self, Connection};
 use super::{Context, Worker};
 use crate::address::Address;
@@ -193,7 +193,7 @@ fn revalidate_service(
     let Some((fip_id, member)) = initiator.service() else {
         return match (located, direction) {
             // What was a plain address may have become a service's, which has something at this port or nothing.
-            (Located::Service(_), _) | (Located::Reject, Direction::Initiator) => Verdict::Anew,
+            (Located::Service(_) | Located::Reject, _) => Verdict::Anew,
             // One network may not lead to another any more.
             (Located::Hop { vrf, .. }, _) if Some(vrf) != initiator.egress_vrf() => Verdict::Anew,
             _ => Verdict::Valid,
@@ -207,7 +207,7 @@ fn revalidate_service(
     if frontend.fip.generation.0 <= initiator.decision().epoch && !opening {
         return Verdict::Valid;
     }
-    if !frontend.admits(key.source) {
+    if !is_admitted(context.snapshot, frontend, key) {
         return Verdict::Anew;
     }
     let policy = frontend.policy_for(client(context.snapshot, key));

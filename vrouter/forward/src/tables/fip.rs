@@ -10,7 +10,6 @@ use vrouter_objects::{
 use super::Epoch;
 use super::hits::Hits;
 use super::pool::Pool;
-use crate::address::Address;
 
 /// A floating IP: its policies and its port mappings.
 #[derive(Debug)]
@@ -109,15 +108,10 @@ impl Frontend {
         }
     }
 
-    /// Whether this source may come by it (`loadBalancerSourceRanges`).
+    /// Who alone may come by it (`loadBalancerSourceRanges`); `None`: everybody.
     #[inline]
-    pub(crate) fn admits(&self, source: Address) -> bool {
+    pub(crate) fn guard(&self) -> Option<&[IpNet]> {
         let guarded = self.kind == FrontendKind::External(ExternalKind::LoadBalancer);
-        let ranges = &self.fip.source_ranges;
-        if !guarded || ranges.is_empty() {
-            return true;
-        }
-        let source = std::net::IpAddr::from(source);
-        ranges.iter().any(|range| range.contains(&source))
+        Some(&*self.fip.source_ranges).filter(|ranges| guarded && !ranges.is_empty())
     }
 }

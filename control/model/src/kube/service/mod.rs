@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use crate::kube::network_wish::NetworkWish;
 use crate::problem::{Finding, Findings};
 
 pub use addresses::{AddressRequest, FamilyPolicy};
@@ -35,6 +36,8 @@ pub struct ServiceRecord {
     /// How it is served. `None`: it has no frontend at all, as it is headless, an ExternalName, served by another proxy,
     /// or not understood.
     pub frontend: Option<Frontend>,
+    /// The network it asks for.
+    pub network: NetworkWish,
     /// The labels of its pods; empty: its endpoints are given by hand.
     pub selector: BTreeMap<String, String>,
     /// Whether its endpoints count as ready whatever their pods say.
@@ -78,8 +81,8 @@ impl fmt::Display for ServiceType {
 }
 
 impl ServiceRecord {
-    /// Reads a Service.
-    pub fn read(service: &Service, findings: &mut Findings) -> Self {
+    /// Reads a Service of a namespace.
+    pub fn read(namespace: &str, service: &Service, findings: &mut Findings) -> Self {
         let metadata = &service.metadata;
         let empty = ServiceSpec::default();
         let spec = service.spec.as_ref().unwrap_or(&empty);
@@ -94,6 +97,7 @@ impl ServiceRecord {
             uid: metadata.uid.clone().unwrap_or_default(),
             created: metadata.creation_timestamp.clone(),
             frontend,
+            network: NetworkWish::read(namespace, metadata.annotations.as_ref(), findings),
             selector: spec.selector.clone().unwrap_or_default(),
             publish_not_ready: spec.publish_not_ready_addresses.unwrap_or(false),
             ports,

@@ -96,7 +96,7 @@ fn port(entry: &KubePort, field: &str, findings: &mut Findings) -> Option<Servic
             findings.check(format!("{field}.targetPort"), Port::new((*number).into())).map(TargetPort::Number)
         }
         Some(IntOrString::String(name)) => {
-            findings.check(format!("{field}.targetPort"), port_name(name)).map(TargetPort::Name)
+            findings.check(format!("{field}.targetPort"), field::port_name(name)).map(TargetPort::Name)
         }
     };
     let name = entry.name.clone().unwrap_or_default();
@@ -150,14 +150,5 @@ impl ServicePort {
     pub fn describe(&self) -> String {
         let Self { name, protocol, port, .. } = self;
         if name.is_empty() { format!("port {protocol}/{port}") } else { format!("port \"{name}\"") }
-    }
-}
-
-/// A container port's name has at least one letter (RFC 6335), so a number in quotes is a slip.
-fn port_name(name: &str) -> Result<String, String> {
-    if name.bytes().any(|byte| byte.is_ascii_alphabetic()) {
-        Ok(name.to_owned())
-    } else {
-        Err(format!("\"{name}\" is not a port's name; a number stands without quotes"))
     }
 }

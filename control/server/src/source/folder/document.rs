@@ -79,7 +79,7 @@ fn take(value: Value, place: &str, items: &mut Vec<Item>) {
         Class::Mirrored(kind) if api_version == kind.api_version() => mirrored(kind, name, object),
         Class::Mirrored(kind) => {
             let message = format!("{api_version} is unknown; {kind} is read in {}", kind.api_version());
-            unusable(None, name, "apiVersion", message)
+            unusable(reference(kind, &Value::Mapping(object)), name, "apiVersion", message)
         }
         Class::Workload => Item::Noted {
             name,

@@ -1,8 +1,8 @@
-//! Older API versions, as tutorials still have them, brought to the current ones.
+//! Other API versions, as tutorials have them, brought to the ones that are read.
 
 use serde_yaml_ng::{Mapping, Value};
 
-/// Brings an object to the current version of its API. Says what it did.
+/// Brings an object to the version of its API that is read. Says what it did.
 pub fn upgrade(api_version: &str, kind: &str, object: &mut Mapping) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(current) = current_version(api_version, kind) {
@@ -30,6 +30,10 @@ fn current_version(api_version: &str, kind: &str) -> Option<&'static str> {
         ("extensions/v1beta1" | "networking.k8s.io/v1beta1", "Ingress" | "NetworkPolicy") => {
             Some("networking.k8s.io/v1")
         }
+        (
+            "core.contrail.juniper.net/v1" | "core.contrail.juniper.net/v2" | "core.contrail.juniper.net/v3",
+            "VirtualNetwork" | "Subnet" | "VirtualNetworkRouter",
+        ) => Some("core.contrail.juniper.net/v1alpha1"),
         _ => None,
     }
 }

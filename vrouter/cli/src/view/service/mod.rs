@@ -21,7 +21,7 @@ pub async fn show(
 ) -> Result<(), CliError> {
     let view = ServiceView::ask(client).await?.only(name)?;
     if form.as_iptables {
-        return rules::show(&view, format, form.family);
+        return rules::show(client, view, format, form).await;
     }
     let names = Names::of_places(client).await?;
     let journeys: Vec<_> = view.services.iter().map(|held| Journey::of(held, &view, &names)).collect();

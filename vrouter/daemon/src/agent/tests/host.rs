@@ -3,13 +3,11 @@
 use ipnet::IpNet;
 use vrouter_objects::{
     ExternalAddress, ExternalKind, FloatingIp, FloatingIpId, Listener, ListenerId, NetworkKind, NextHop,
-    Object, Port, Route, RouteKey, RoutingInstance, ServiceProtocol, VmiId, VmiKind, Vni, VrfId,
+    Object, Port, Route, RouteKey, RoutingInstance, ServiceProtocol, Subnet, VmiId, VmiKind, Vni, VrfId,
 };
 
 use crate::host_path::HostPath;
-use crate::testing::{TestNode, Told, basics, ip, lease, request, vrf};
-
-use super::anywhere;
+use crate::testing::{TestNode, Told, anywhere, basics, ip, lease, request, vrf};
 
 fn fabric() -> VrfId {
     VrfId::new(3).unwrap()
@@ -100,6 +98,35 @@ fn tpol_15_an_address_that_comes_is_in_tables_and_stack_at_once() {
     assert!(path.steered.own.contains(&ip("fd00::1")) && !path.steered.own.contains(&ip("10.9.9.9")));
     let state = node.agent.state();
     assert_eq!(state.tables.host().unwrap().addresses, ["172.30.0.1", "fd00::1"].map(ip));
+}
+
+#[test]
+fn pods_of_tenants_add_no_route_to_the_nodes_own() {
+    let node = node();
+    let before = path(&node).unwrap().routes;
+    let mut with = objects();
+    let network = |id: u32, prefix, gateway| {
+        let subnet = Subnet { prefix: self::prefix(prefix), gateway: ip(gateway) };
+        let vni = Vni::new(id).unwrap();
+        Object::RoutingInstance(RoutingInstance::new(VrfId::new(id).unwrap(), "n/n", vni, vec![subnet]))
+    };
+    let route = |vrf: VrfId, prefix, to| {
+        let next_hop = NextHop::VrfTranslate(VrfId::new(to).unwrap());
+        Object::Route(Route { key: RouteKey { vrf, prefix: self::prefix(prefix) }, next_hop })
+    };
+    with.extend([
+        // An isolated namespace, with pods here: the fabric finds each by a route of its own.
+        network(7, "10.244.0.0/16", "10.244.0.1"),
+        route(fabric(), "10.244.0.8/32", 7),
+        route(fabric(), "10.244.0.9/32", 7),
+        // A custom network.
+        network(8, "10.0.0.0/24", "10.0.0.1"),
+        route(VrfId::new(8).unwrap(), "0.0.0.0/0", 3),
+    ]);
+    node.plane.told.lock().unwrap().clear();
+    node.apply(2, &with).unwrap();
+    assert_eq!(path(&node).unwrap().routes, before);
+    assert!(!node.plane.told.lock().unwrap().contains(&Told::SetHostPath));
 }
 
 #[test]

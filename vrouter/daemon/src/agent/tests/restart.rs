@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use vrouter_forward::frame::PortId;
-use vrouter_objects::{Object, RouterId, Version};
+use vrouter_objects::{Object, PodBinding, Policy, PolicyId, RouterId, Tier, Version};
 use vrouter_proto::v1;
 
 use super::{SMALL, attach};
+use crate::agent::Assignment;
+use crate::attachment::AssignedBy;
 use crate::control::{Base, Update, WireKey};
-use crate::testing::{TestNode, Told, basics, digest, interface, ip, lease};
+use crate::testing::{TestNode, Told, anywhere, basics, binding, digest, interface, ip, lease, request, vrf};
 
 #[test]
 fn every_pod_is_in_the_tables_in_force_before_a_packet_is_taken() {
@@ -62,6 +64,59 @@ fn what_was_refused_is_refused_again_and_the_next_delta_fits() {
 }
 
 #[test]
+fn a_pod_comes_back_with_the_policies_that_govern_it_before_a_packet_is_taken() {
+    let node = TestNode::new();
+    let policy = Policy {
+        id: PolicyId::new(5).unwrap(),
+        name: "NetworkPolicy default/nobody".to_owned(),
+        tier: Tier::Namespace,
+        ingress: Some(Vec::new()),
+        egress: None,
+    };
+    let mut binding = PodBinding::new(request("web", "c1").pod, "web", vrf());
+    binding.policies = vec![policy.id];
+    let mut objects = basics();
+    objects.extend([lease(1, SMALL), Object::Policy(policy.clone()), Object::PodBinding(binding)]);
+    node.apply(1, &objects).unwrap();
+    let assignment = Assignment { by: AssignedBy::Controller, ..anywhere() };
+    let pod = node.attach(request("web", "c1"), &assignment).unwrap();
+    node.agent.store_tables().unwrap();
+
+    let after = node.restarted();
+    let told = after.plane.told.lock().unwrap().clone();
+    assert_eq!(told[..2], [Told::Publish, Told::OpenPort(pod.port)]);
+    let state = after.agent.state();
+    assert!(state.is_in_tables(pod.vmi) && state.tables.policy_use(policy.id).is_some());
+}
+
+#[test]
+fn a_pod_whose_binding_is_not_held_any_more_comes_back_when_the_controller_has_spoken() {
+    let node = TestNode::new();
+    let objects = |more: Vec<Object>| [basics(), vec![lease(1, SMALL)], more].concat();
+    // The tables on disk are older than the pod.
+    node.apply(1, &objects(vec![])).unwrap();
+    node.agent.store_tables().unwrap();
+    node.apply(2, &objects(vec![binding("web", &[], None)])).unwrap();
+    let assignment = Assignment { by: AssignedBy::Controller, ..anywhere() };
+    let bound = node.attach(request("web", "c1"), &assignment).unwrap();
+    let free = node.attach(request("db", "c2"), &anywhere()).unwrap();
+
+    let after = node.restarted();
+    assert!(!after.agent.state().is_in_tables(bound.vmi) && after.agent.state().is_in_tables(free.vmi));
+    let error = after.agent.check(&interface("c1")).unwrap_err();
+    assert_eq!(error.to_string(), "eth0 of container c1: which policies govern it is not known here");
+    let problem = "pod default/web is cut off until the controller says which policies govern it";
+    assert_eq!(after.agent.state().problems(), [problem]);
+    after.apply(2, &objects(vec![binding("web", &[], None)])).unwrap();
+    assert_eq!(after.agent.check(&interface("c1")).unwrap(), bound);
+    assert!(after.agent.state().problems().is_empty());
+
+    // While the node runs, an interface that outlives its pod for a moment stays as it is.
+    after.apply(3, &objects(vec![])).unwrap();
+    assert_eq!(after.agent.check(&interface("c1")).unwrap(), bound);
+}
+
+#[test]
 fn a_device_that_cannot_be_opened_again_is_told_until_it_is() {
     let node = TestNode::with_lease(SMALL);
     let before = attach(&node, "web", "c1");
@@ -73,7 +128,7 @@ fn a_device_that_cannot_be_opened_again_is_told_until_it_is() {
     let mut session = after.agent.subscribe();
     assert!(session.attachments.is_empty(), "the controller is not told that it is there");
     assert!(!after.agent.state().is_in_tables(before.vmi));
-    let again = || after.attach(crate::testing::request("web", "c1"), &super::anywhere());
+    let again = || after.attach(request("web", "c1"), &anywhere());
     assert_eq!(again().unwrap_err().to_string(), "eth0 of container c1: no such luck");
 
     *after.plane.refuses_to_open.lock().unwrap() = None;

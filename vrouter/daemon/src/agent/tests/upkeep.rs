@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use vrouter_forward::frame::PortId;
 use vrouter_proto::v1;
 
-use super::{SMALL, anywhere, attach};
+use super::{SMALL, attach};
 use crate::agent::{AttachError, Caller};
-use crate::testing::{TestNode, Told, basics, interface, ip, lease, request, router};
+use crate::testing::{TestNode, Told, anywhere, basics, interface, ip, lease, request, router};
 
 #[test]
 fn a_vanished_interface_leaves_the_tables_and_keeps_its_address() {

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::{Display, Write as _};
 use std::net::IpAddr;
 
+use vrouter_objects::VXLAN_PORT;
+
 use super::{NodePort, ServicePort, Steered, TABLE};
 use crate::host_path::DEVICE;
 use crate::host_path::family::Family;
@@ -17,6 +19,11 @@ use crate::host_path::ports::PortRange;
 /// which do not all say what port they are for. It gives back what it does not know.
 ///
 /// Nothing with a loopback address is sent out of the loopback. What comes from `vhost0` has been there already.
+///
+/// And it keeps out what must not be, however the kernel is set besides. Pods do not speak in our tunnels, to the node or
+/// through it, nor in those that its kernel may take (IP in IP, 6in4 and GRE), nor with what the node keeps to itself. What
+/// they give to the node does not come back to the router as the node's. And nobody beyond the node passes for it, as the
+/// node's own processes reach its pods whatever policies say.
 pub(super) fn whole(steered: &Steered, marks: Marks, source_ports: PortRange) -> String {
     let (taken, offered) = (marks.taken(), marks.offered());
     let mut script = format!(
@@ -73,6 +80,22 @@ table {TABLE} {{
 		ip saddr 127.0.0.0/8 accept
 		ip6 saddr ::1 accept
 		goto steer
+	}}
+	chain from_pods {{
+		udp dport {VXLAN_PORT} counter drop
+		ip daddr 127.0.0.0/8 counter drop
+	}}
+	chain to_the_node {{
+		type filter hook input priority filter; policy accept;
+		iifname \"{DEVICE}\" meta l4proto {{ 4, 41, 47 }} counter drop
+		iifname \"{DEVICE}\" goto from_pods
+	}}
+	chain through_the_node {{
+		type filter hook forward priority filter; policy accept;
+		oifname \"{DEVICE}\" ip saddr @own4 counter drop
+		oifname \"{DEVICE}\" ip6 saddr @own6 counter drop
+		iifname \"{DEVICE}\" oifname \"{DEVICE}\" counter drop
+		iifname \"{DEVICE}\" goto from_pods
 	}}
 }}
 "

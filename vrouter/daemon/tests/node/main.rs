@@ -1,11 +1,14 @@
-//! The real process in network namespaces of the test's own, against a controller that says one thing. Needs root.
+//! The real process in network namespaces of the test's own, against a controller that says what the test does. Needs root.
 
+mod controller;
 mod support;
+mod tenants;
 
 use std::pin::pin;
 use std::time::Duration;
 
-use support::{Controller, Netns, Node, Pod};
+use controller::Controller;
+use support::{Netns, Node, Pod};
 use vrouter_proto::v1;
 
 #[tokio::test(flavor = "multi_thread")]

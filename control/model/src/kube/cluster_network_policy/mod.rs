@@ -1,0 +1,92 @@
+//! ClusterNetworkPolicies (policy.networking.k8s.io/v1alpha2): the administrator's policies, before and after the namespaces' own.
+//!
+//! Everything that the API has is served but `domainNames`: no table knows what a name stands for. As the API asks, a rule
+//! of which something cannot be read or served never lets anything pass: an Accept rule means nobody then, and a Deny or
+//! Pass rule denies everything. A policy of which it is not known when it is asked, or for whom, keeps nothing but its Deny
+//! rules, which are asked first, for all pods that it may mean.
+
+mod read;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::{Deserialize, Serialize};
+
+pub use read::read_cluster_network_policy;
+
+/// What a ClusterNetworkPolicy is to be.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterNetworkPolicySpec {
+    tier: String,
+    priority: Option<i64>,
+    subject: SubjectSpec,
+    ingress: Vec<RuleSpec>,
+    egress: Vec<RuleSpec>,
+}
+
+/// Exactly one of these is there.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SubjectSpec {
+    namespaces: Option<LabelSelector>,
+    pods: Option<NamespacedPods>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NamespacedPods {
+    namespace_selector: LabelSelector,
+    pod_selector: Option<LabelSelector>,
+}
+
+/// A rule of either direction: `from` is for ingress, `to` for egress.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RuleSpec {
+    name: String,
+    action: String,
+    from: Vec<PeerSpec>,
+    to: Vec<PeerSpec>,
+    protocols: Vec<ProtocolSpec>,
+}
+
+/// Exactly one of these is there, and the last three are for egress.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PeerSpec {
+    namespaces: Option<LabelSelector>,
+    pods: Option<NamespacedPods>,
+    nodes: Option<LabelSelector>,
+    networks: Option<Vec<String>>,
+    domain_names: Option<Vec<String>>,
+}
+
+/// Exactly one of these is there.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ProtocolSpec {
+    tcp: Option<PortsSpec>,
+    udp: Option<PortsSpec>,
+    sctp: Option<PortsSpec>,
+    destination_named_port: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PortsSpec {
+    destination_port: Option<PortSpec>,
+}
+
+/// Exactly one of these is there.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PortSpec {
+    number: Option<i64>,
+    range: Option<PortRangeSpec>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PortRangeSpec {
+    start: i64,
+    end: i64,
+}

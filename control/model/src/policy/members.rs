@@ -1,0 +1,49 @@
+//! Who is in a peer set, and with which addresses.
+
+use std::net::IpAddr;
+
+use vrouter_objects::{Object, PeerAddress, PeerAddressKey, PeerSetId, Port};
+
+use super::{Meaning, Whom};
+use crate::NamespacedName;
+use crate::index::Index;
+use crate::kube::{Block, PodRecord};
+use crate::network::PodPlace;
+use crate::tables::{Layer, Placed};
+
+/// What a set holds of a pod: nothing where it does not mean it.
+pub fn elements(index: &Index, (set, meaning): (PeerSetId, &Meaning), name: &NamespacedName) -> Placed {
+    let Some(pod) = index.pods.get(name).filter(|pod| pod.has_interface()) else { return Placed::new() };
+    let Some(port) = port(meaning, pod) else { return Placed::new() };
+    let Some(place) = index.place(name, pod) else { return Placed::new() };
+    let space = place.space;
+    let addresses = addresses(index, name, place).into_iter();
+    let meant = addresses.filter(|address| match &meaning.whom {
+        Whom::Pods(selection) => index.selects(selection, name, pod),
+        Whom::Block(block) => holds(block, *address),
+    });
+    let element = |address| {
+        let key = PeerAddressKey { set, space, address };
+        (Layer::PeerSet(set), Object::PeerAddress(PeerAddress { key, port }))
+    };
+    meant.map(element).collect()
+}
+
+/// The port that a set is about, as the pod numbers it; `None`: the pod has none of that name, and so is not meant.
+fn port(meaning: &Meaning, pod: &PodRecord) -> Option<Option<Port>> {
+    match &meaning.port {
+        None => Some(None),
+        Some(name) => pod.named_port(&name.name, name.protocol).map(Some),
+    }
+}
+
+/// The addresses that are the pod's and nobody else's: one that several pods claim means its owner alone.
+fn addresses(index: &Index, name: &NamespacedName, place: PodPlace) -> Vec<IpAddr> {
+    let PodPlace { space, mut addresses, .. } = place;
+    addresses.retain(|address| index.owner(space, *address).is_some_and(|owner| owner.pod == name));
+    addresses
+}
+
+fn holds(block: &Block, address: IpAddr) -> bool {
+    block.prefix.contains(&address) && !block.except.iter().any(|part| part.contains(&address))
+}
