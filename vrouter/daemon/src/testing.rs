@@ -171,6 +171,12 @@ impl TestNode {
         Self::start(Arc::clone(&self.directory), "boot 1")
     }
 
+    /// The same node after it was killed and started again, without what its journal noted.
+    pub(crate) fn restarted_without_journal(&self) -> Self {
+        std::fs::remove_file(self.directory.path().join("state/tables.journal")).unwrap();
+        self.restarted()
+    }
+
     /// The same node, restarted with another rule for pods that nobody says anything about.
     pub(crate) fn restarted_with(&self, unassigned_pods: UnassignedPods) -> Self {
         let directory = Arc::clone(&self.directory);

@@ -41,7 +41,9 @@ impl Agent {
                 plan.version
             );
         }
+        let changes = plan.changes();
         state.carry_out(plan, &self.identity.node);
+        self.note_on_disk(&state, &changes);
         state.attach_pending();
         state.tell_faults();
         let vtep = self.coming_tunnel_end(&mut state);
@@ -61,6 +63,16 @@ impl Agent {
         self.changed.send_replace(applied.version);
         self.unsaved.notify_one();
         Ok(applied)
+    }
+}
+
+impl Agent {
+    /// Before it is in force: a policy that was acknowledged outlives the process.
+    fn note_on_disk(&self, state: &State, changes: &v1::Changes) {
+        let (version, digest) = (state.held.version(), state.held.offered());
+        if let Err(error) = self.files.tables.append(version, digest, changes) {
+            tracing::error!("version {version} is not kept before it is in force: {error}");
+        }
     }
 }
 

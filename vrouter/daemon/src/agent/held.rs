@@ -52,6 +52,16 @@ pub struct Plan {
     pub meets_digest: bool,
 }
 
+impl Plan {
+    /// What it changes, as it came.
+    pub fn changes(&self) -> v1::Changes {
+        v1::Changes {
+            put: self.put.iter().map(|put| put.object.clone()).collect(),
+            remove: self.remove.iter().map(WireKey::message).collect(),
+        }
+    }
+}
+
 /// One object that is put.
 #[derive(Debug, PartialEq)]
 pub struct Put {

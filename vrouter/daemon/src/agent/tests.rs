@@ -188,8 +188,7 @@ fn a_pod_whose_namespace_went_while_the_node_was_down_is_gone() {
 fn an_attachment_without_tables_finds_its_network_when_they_come() {
     let node = TestNode::with_lease(SMALL);
     attach(&node, "web", "c1");
-    // The tables were never written to disk.
-    let after = node.restarted();
+    let after = node.restarted_without_journal();
     assert!(after.agent.check(&interface("c1")).is_err());
     let mut objects = basics();
     objects.push(lease(1, SMALL));

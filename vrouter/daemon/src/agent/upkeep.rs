@@ -106,11 +106,15 @@ impl Agent {
 
     /// Writes the tables to disk now.
     pub(super) fn store_tables(&self) -> Result<(), StateError> {
-        let (version, digest, records) = {
+        let tables = &self.files.tables;
+        let (version, digest, records, noted) = {
             let state: &State = &self.state();
             let records: Vec<_> = state.held.encoded().map(<[u8]>::to_vec).collect();
-            (state.held.version(), state.held.offered(), records)
+            (state.held.version(), state.held.offered(), records, tables.noted()?)
         };
-        self.files.tables.store(version, digest, records.iter().map(Vec::as_slice))
+        tables.store(version, digest, records.iter().map(Vec::as_slice))?;
+        // Nobody notes anything meanwhile.
+        let _state = self.state();
+        tables.forget_noted(noted)
     }
 }

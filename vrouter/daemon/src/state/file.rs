@@ -30,6 +30,21 @@ pub(super) fn replace(path: &Path, contents: &[u8]) -> Result<(), StateError> {
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(io_error("syncing", directory))
 }
 
+/// Adds to the file's end. Nothing waits for the disk.
+pub(super) fn append(path: &Path, contents: &[u8]) -> Result<(), StateError> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(contents)).map_err(io_error("writing", path))
+}
+
+/// The file's length in bytes, 0 where there is none.
+pub(super) fn length(path: &Path) -> Result<u64, StateError> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.len()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(io_error("reading", path)(error)),
+    }
+}
+
 /// Removes the file, if it is there.
 pub(super) fn remove(path: &Path) -> Result<(), StateError> {
     match fs::remove_file(path) {

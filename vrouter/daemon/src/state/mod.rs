@@ -3,6 +3,7 @@
 
 mod attachments;
 mod file;
+mod journal;
 mod leases;
 mod sysctls;
 mod tables;

@@ -1,4 +1,5 @@
-//! The tables last applied, as a file: a header, then one length-delimited `v1.Object` after the other.
+//! The tables last applied, as a file: a header, then one length-delimited `v1.Object` after the other. What came since
+//! stands in a journal beside it.
 
 use std::path::PathBuf;
 
@@ -6,6 +7,7 @@ use prost::Message;
 use vrouter_objects::Version;
 use vrouter_proto::{Digest, object_digest, v1};
 
+use super::journal::Journal;
 use super::{StateError, file};
 
 /// Says what the file is and in which layout.
@@ -17,6 +19,7 @@ const HEADER_BYTES: usize = 8 + 8 + 16;
 #[derive(Debug, Clone)]
 pub struct TableFile {
     path: PathBuf,
+    journal: Journal,
 }
 
 /// What the file holds.
@@ -30,7 +33,23 @@ pub struct StoredTables {
 
 impl TableFile {
     pub(super) fn new(path: PathBuf) -> Self {
-        Self { path }
+        let journal = Journal::new(path.with_extension("journal"));
+        Self { path, journal }
+    }
+
+    /// Notes what a version changed, and the digest of everything that is held after it.
+    pub fn append(&self, version: Version, digest: Digest, changes: &v1::Changes) -> Result<(), StateError> {
+        self.journal.append(version, digest, changes)
+    }
+
+    /// How much was noted, in bytes, since the tables were last written as a whole.
+    pub fn noted(&self) -> Result<u64, StateError> {
+        self.journal.length()
+    }
+
+    /// Forgets what was noted, if it is no more than this: the tables were written with it.
+    pub fn forget_noted(&self, noted: u64) -> Result<(), StateError> {
+        self.journal.clear(noted)
     }
 
     /// Replaces the file with these objects, each already encoded.
@@ -52,8 +71,13 @@ impl TableFile {
         file::replace(&self.path, &contents)
     }
 
-    /// What was stored last; `None` where nothing was. The digest says whether it is what was written.
+    /// What was stored last, with what was noted since; `None` where nothing was. The digest says whether it is what was
+    /// written.
     pub fn load(&self) -> Result<Option<StoredTables>, StateError> {
+        self.journal.replay(self.load_whole()?)
+    }
+
+    fn load_whole(&self) -> Result<Option<StoredTables>, StateError> {
         let corrupt = |reason: &dyn ToString| StateError::corrupt(&self.path, reason.to_string());
         let Some(contents) = file::read(&self.path)? else { return Ok(None) };
         let (header, mut records) =

@@ -21,7 +21,7 @@ fn every_pod_is_in_the_tables_in_force_before_a_packet_is_taken() {
     let tunnels = Told::SetTunnels(ip("172.30.0.1"));
     let told = |node: &TestNode| node.plane.told.lock().unwrap().clone();
 
-    let bare = node.restarted();
+    let bare = node.restarted_without_journal();
     assert_eq!(told(&bare), [Told::Publish, Told::OpenPort(PortId(0))], "nobody says where tunnels end");
     bare.apply(1, &[basics(), vec![lease(1, SMALL)]].concat()).unwrap();
     assert_eq!(told(&bare)[2..], [Told::Publish, tunnels]);
@@ -31,6 +31,21 @@ fn every_pod_is_in_the_tables_in_force_before_a_packet_is_taken() {
     let after = node.restarted();
     assert_eq!(told(&after), [Told::Publish, Told::OpenPort(PortId(0)), tunnels]);
     assert!(after.agent.state().is_in_tables(pod.vmi));
+}
+
+#[test]
+fn a_version_that_was_acknowledged_is_held_after_a_kill() {
+    let node = TestNode::with_lease(SMALL);
+    node.agent.store_tables().unwrap();
+    let mut objects = basics();
+    objects.extend([lease(1, SMALL), binding("web", &[], None)]);
+    let applied = node.apply(7, &objects).unwrap();
+    assert_eq!(node.restarted().agent.held(), (applied.version, applied.digest));
+    objects.pop();
+    let applied = node.apply(8, &objects).unwrap();
+    assert_eq!(node.restarted().agent.held(), (applied.version, applied.digest));
+    node.agent.store_tables().unwrap();
+    assert_eq!(node.restarted().agent.held(), (applied.version, applied.digest));
 }
 
 #[test]
@@ -101,7 +116,7 @@ fn a_pod_whose_binding_is_not_held_any_more_comes_back_when_the_controller_has_s
     let bound = node.attach(request("web", "c1"), &assignment).unwrap();
     let free = node.attach(request("db", "c2"), &anywhere()).unwrap();
 
-    let after = node.restarted();
+    let after = node.restarted_without_journal();
     assert!(!after.agent.state().is_in_tables(bound.vmi) && after.agent.state().is_in_tables(free.vmi));
     let error = after.agent.check(&interface("c1")).unwrap_err();
     assert_eq!(error.to_string(), "eth0 of container c1: which policies govern it is not known here");
