@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, pod, running, service};
+use common::{Cluster, metadata, pod, running, service};
 use serde_json::{Value, json};
 use vrouter_control_model::{DocumentKind, Selection};
 
@@ -24,6 +24,12 @@ fn cluster() -> Cluster {
         cluster.record(pod);
         cluster.attach("n1", i, &format!("default/web-{i}"), &[&format!("10.244.1.{i}")]);
     }
+    let rule = json!({ "from": [{ "podSelector": {} }] });
+    cluster.apply(json!({
+        "kind": "NetworkPolicy", "metadata": metadata("own"), "spec": { "podSelector": {}, "ingress": [rule] },
+    }));
+    let spec = json!({ "type": "mesh", "virtualNetworkSelector": { "matchLabels": { "mesh": "x" } } });
+    cluster.apply(json!({ "kind": "VirtualNetworkRouter", "metadata": metadata("mesh"), "spec": spec }));
     cluster
 }
 

@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 
 use support::{
     Client, Conversation, MEMBER_PORT, Network, SYN, Tenancy, Voice, address, allow, binding, both_ways,
-    drop_policy, egress, govern, hold, ingress, pod_name, publish, remove, select, voices,
+    drop_policy, egress, govern, hold, in_set, ingress, peer_set, pod_name, policy, publish, remove,
+    remove_object, rule, select, voices,
 };
 use vrouter_forward::Family;
 use vrouter_forward::sim::{Cluster, PodHandle};
-use vrouter_objects::{Object, ObjectKey, Peers, PodBinding, Ports};
+use vrouter_objects::{Object, ObjectKey, Peers, PodBinding, Policy, PolicyAction, Ports, Tier};
 
 /// Conversations of a pod with another, in both directions.
 fn both(pod: &PodHandle, other: &PodHandle, (family, voice): (Family, Voice)) -> [Conversation; 2] {
@@ -44,6 +45,19 @@ fn a_policy_that_is_not_held_denies_everything() {
     }
 }
 
+/// It may be the one that is asked first.
+#[test]
+fn nothing_comes_before_a_policy_that_is_not_held() {
+    for case in voices() {
+        let mut cluster = Cluster::new(1);
+        let (pod, other) = (cluster.pod(0), cluster.pod(0));
+        let rules = Some(vec![allow(Peers::Any, Ports::Any)]);
+        hold(&mut cluster, Policy { ingress: rules.clone(), egress: rules, ..policy(1, Tier::Admin(0)) });
+        select(&mut cluster, &pod, &[1, 2]);
+        assert_eq!(are_open(&mut cluster, &both(&pod, &other, case), 4000), [false; 2], "{case:?}");
+    }
+}
+
 /// Its pod is about to end; until then it stays as it was.
 #[test]
 fn a_binding_that_goes_leaves_the_interface_as_it_was() {
@@ -58,6 +72,25 @@ fn a_binding_that_goes_leaves_the_interface_as_it_was() {
         // Other things change meanwhile.
         govern(&mut cluster, &other, ingress(2, &[allow(Peers::Any, Ports::Any)]));
         assert_eq!(are_open(&mut cluster, &asked, 4002), [false, true], "{case:?}");
+    }
+}
+
+/// What such a pod was never to reach it does not reach when nobody can tell any more who that was.
+#[test]
+fn a_binding_that_goes_opens_nothing_that_an_administrator_denies() {
+    for (case, far) in voices().flat_map(|case| [(case, 0), (case, 1)]) {
+        let mut cluster = Cluster::new(2);
+        let (pod, other) = (cluster.pod(0), cluster.pod(far));
+        let asked = Conversation::of(&pod, case.1, address(&other, case.0), MEMBER_PORT);
+        cluster.put(&peer_set(1, &[&other]));
+        let deny = rule(PolicyAction::Deny, in_set(1), Ports::Any);
+        govern(&mut cluster, &pod, Policy { egress: Some(vec![deny]), ..policy(1, Tier::Admin(1)) });
+        assert!(!asked.clone().is_open(&mut cluster), "{case:?}");
+        // Nothing else on the node is about it.
+        remove(&mut cluster, 0, ObjectKey::PodBinding(pod_name(&pod)));
+        drop_policy(&mut cluster, 1);
+        peer_set(1, &[&other]).iter().for_each(|object| remove_object(&mut cluster, object));
+        assert!(!asked.by(4001).is_open(&mut cluster), "{case:?} to node {far}");
     }
 }
 

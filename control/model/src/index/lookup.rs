@@ -81,8 +81,13 @@ impl Index {
 
     /// The attachment of a pod, the latest where there are several.
     pub fn attachment(&self, name: &NamespacedName, pod: &PodRecord) -> Option<&Attached> {
-        let mut of_pod = self.attachments.of_pod(name).into_iter();
-        of_pod.find(|attached| same_uid(&attached.attachment.uid, &pod.uid))
+        self.attached_as(name, pod).next()
+    }
+
+    /// The attachments of a pod, the latest first. Those of an earlier pod of its name are none of them.
+    pub fn attached_as(&self, name: &NamespacedName, pod: &PodRecord) -> impl Iterator<Item = &Attached> {
+        let of_pod = self.attachments.of_pod(name).into_iter();
+        of_pod.filter(|attached| same_uid(&attached.attachment.uid, &pod.uid))
     }
 
     /// Whether the pod of an attachment is still to run where it is attached.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use vrouter_objects::VrfId;
 
-use super::Index;
+use super::{Attached, Index};
 use crate::NamespacedName;
 use crate::kube::{
     Kind, NamespaceRecord, NetworkWish, ObjectRef, PodRecord, RouterRecord, ServiceRecord, SubnetRecord,
@@ -141,11 +141,28 @@ impl Index {
         if !pod.has_interface() {
             return None;
         }
-        let (vrf, addresses) = match self.attachment(name, pod) {
-            Some(attached) => (attached.attachment.vrf, attached.attachment.addresses.clone()),
-            None => (self.wanted_network(name, pod).ok()?.vrf, pod.stated_addresses.clone()),
-        };
-        Some(PodPlace { vrf, space: self.networks.space(vrf), addresses })
+        match self.attachment(name, pod) {
+            Some(attached) => Some(self.attached_at(attached)),
+            None => {
+                let (vrf, addresses) = (self.wanted_network(name, pod).ok()?.vrf, pod.stated_addresses.clone());
+                Some(PodPlace { vrf, space: self.networks.space(vrf), addresses })
+            }
+        }
+    }
+
+    /// Where a pod is with all its interfaces: while its sandbox is made anew it may have the old one and the new one.
+    pub fn places(&self, name: &NamespacedName, pod: &PodRecord) -> Vec<PodPlace> {
+        let mut places: Vec<PodPlace> = self.place(name, pod).into_iter().collect();
+        if !places.is_empty() {
+            let older = self.attached_as(name, pod).skip(1);
+            places.extend(older.map(|attached| self.attached_at(attached)));
+        }
+        places
+    }
+
+    fn attached_at(&self, Attached { attachment, .. }: &Attached) -> PodPlace {
+        let (vrf, addresses) = (attachment.vrf, attachment.addresses.clone());
+        PodPlace { vrf, space: self.networks.space(vrf), addresses }
     }
 
     /// The networks of a service.

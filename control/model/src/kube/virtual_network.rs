@@ -6,7 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 use vrouter_objects::Vni;
 
-use super::{Custom, field};
+use super::custom::{Custom, or_default};
+use super::field;
 use crate::network::NetworkSubnet;
 use crate::problem::{Finding, Findings};
 use crate::{Family, NamespacedName};
@@ -40,7 +41,7 @@ pub struct SubnetReference {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Its name.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub name: String,
 }
 
@@ -49,13 +50,13 @@ pub struct SubnetReference {
 #[serde(rename_all = "camelCase")]
 pub struct SubnetSpec {
     /// Its prefix.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub cidr: String,
     /// The address that nodes answer at; absent: the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_gateway: Option<String>,
     /// Which addresses are picked for pods; none: any.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<SubnetRange>,
 }
 
@@ -64,7 +65,7 @@ pub struct SubnetSpec {
 #[serde(rename_all = "camelCase")]
 pub struct SubnetRange {
     /// From where to where.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub ip_ranges: Vec<IpRange>,
 }
 
@@ -72,10 +73,10 @@ pub struct SubnetRange {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct IpRange {
     /// The first.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub from: String,
     /// The last.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub to: String,
 }
 

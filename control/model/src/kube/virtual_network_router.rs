@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use serde::{Deserialize, Serialize};
 
-use super::Custom;
+use super::custom::{Custom, or_default};
 use super::selector::Selector;
 use crate::problem::Findings;
 
@@ -14,13 +14,13 @@ use crate::problem::Findings;
 #[serde(rename_all = "camelCase")]
 pub struct VirtualNetworkRouterSpec {
     /// `mesh`, `hub` or `spoke`.
-    #[serde(default, rename = "type")]
+    #[serde(default, deserialize_with = "or_default", rename = "type")]
     pub kind: String,
     /// Which VirtualNetworks of its namespace it connects; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtual_network_selector: Option<LabelSelector>,
     /// Which other routers it is joined to.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub import: RouterImport,
 }
 
@@ -29,7 +29,7 @@ pub struct VirtualNetworkRouterSpec {
 #[serde(rename_all = "camelCase")]
 pub struct RouterImport {
     /// Those that one of these means.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub virtual_network_routers: Vec<RouterEntry>,
 }
 

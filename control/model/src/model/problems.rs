@@ -36,6 +36,8 @@ impl Model {
             {
                 return;
             }
+            // None was looked for: it is on no node yet.
+            Refusal::Exhausted(..) if pod.node.is_none() => return,
             Refusal::Misplaced(Misplaced { asker, .. }) if asker.kind == Kind::Pod => network_field(),
             Refusal::Misplaced(_) | Refusal::Exhausted(..) => String::new(),
             Refusal::Unusable(..) | Refusal::Taken(..) => {

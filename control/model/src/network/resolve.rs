@@ -47,6 +47,9 @@ struct Plan {
     services: NamespacedName,
 }
 
+/// Which field of a network is at fault, and why.
+type FieldFault = (&'static str, String);
+
 /// Networks that are to be.
 type Plans = BTreeMap<NamespacedName, Plan>;
 
@@ -90,10 +93,10 @@ impl Resolver<'_> {
 
     fn plan_custom(&self, plans: &mut Plans, resolved: &mut Resolved) {
         for (name, record) in self.networks.iter().filter(|(name, _)| !self.is_built_in(name)) {
-            match self.subnets_of(record) {
-                Ok(subnets) => {
-                    let services = format!("{}{SERVICE_NETWORK_SUFFIX}", name.name);
-                    let services = NamespacedName::new(&name.namespace, services);
+            let planned = service_network_of(name)
+                .and_then(|services| self.subnets_of(record).map(|subnets| (subnets, services)));
+            match planned {
+                Ok((subnets, services)) => {
                     plans.insert(name.clone(), Plan { tenancy: Tenancy::Custom, subnets, services });
                 }
                 Err((field, reason)) => {
@@ -128,11 +131,7 @@ impl Resolver<'_> {
             || self.config.networks().iter().any(|network| network.name == *name)
     }
 
-    /// The subnets of a custom network, or which field is at fault, and why.
-    fn subnets_of(
-        &self,
-        record: &VirtualNetworkRecord,
-    ) -> Result<Vec<NetworkSubnet>, (&'static str, String)> {
+    fn subnets_of(&self, record: &VirtualNetworkRecord) -> Result<Vec<NetworkSubnet>, FieldFault> {
         if record.subnets.is_empty() {
             return Err(("spec", "it has no subnet".to_owned()));
         }
@@ -235,6 +234,16 @@ impl Resolved {
     fn note(&mut self, kind: Kind, name: &NamespacedName) -> &mut Findings {
         self.findings.entry(reference(kind, name)).or_default()
     }
+}
+
+/// What the service network of a custom network is called.
+fn service_network_of(network: &NamespacedName) -> Result<NamespacedName, FieldFault> {
+    let name = format!("{}{SERVICE_NETWORK_SUFFIX}", network.name);
+    if name == SERVICE_NETWORK {
+        let reason = format!("its service network would be {name}, which is there without it");
+        return Err(("metadata.name", reason));
+    }
+    Ok(NamespacedName::new(&network.namespace, name))
 }
 
 fn reference(kind: Kind, name: &NamespacedName) -> ObjectRef {

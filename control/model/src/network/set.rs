@@ -165,8 +165,8 @@ impl NetworkSet {
         names.filter(|name| self.named(name) != before.named(name)).cloned().collect()
     }
 
-    /// Whether a network is connected with others than before.
+    /// Whether a network is connected with others than before, or these are other than they were: it leads to their subnets.
     fn has_other_peers(&self, before: &Self, vrf: VrfId) -> bool {
-        !self.peers.get(&vrf).eq(before.peers.get(&vrf))
+        !self.peers(vrf).eq(before.peers(vrf))
     }
 }

@@ -1,8 +1,9 @@
 //! Who is in a peer set, and with which addresses.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use vrouter_objects::{Object, PeerAddress, PeerAddressKey, PeerSetId, Port};
+use vrouter_objects::{Object, PeerAddress, PeerAddressKey, PeerSetId, Port, VrfId};
 
 use super::{Meaning, Whom};
 use crate::NamespacedName;
@@ -15,14 +16,12 @@ use crate::tables::{Layer, Placed};
 pub fn elements(index: &Index, (set, meaning): (PeerSetId, &Meaning), name: &NamespacedName) -> Placed {
     let Some(pod) = index.pods.get(name).filter(|pod| pod.has_interface()) else { return Placed::new() };
     let Some(port) = port(meaning, pod) else { return Placed::new() };
-    let Some(place) = index.place(name, pod) else { return Placed::new() };
-    let space = place.space;
-    let addresses = addresses(index, name, place).into_iter();
-    let meant = addresses.filter(|address| match &meaning.whom {
+    let addresses = addresses(index, name, pod).into_iter();
+    let meant = addresses.filter(|(_, address)| match &meaning.whom {
         Whom::Pods(selection) => index.selects(selection, name, pod),
         Whom::Block(block) => holds(block, *address),
     });
-    let element = |address| {
+    let element = |(space, address)| {
         let key = PeerAddressKey { set, space, address };
         (Layer::PeerSet(set), Object::PeerAddress(PeerAddress { key, port }))
     };
@@ -37,11 +36,16 @@ fn port(meaning: &Meaning, pod: &PodRecord) -> Option<Option<Port>> {
     }
 }
 
-/// The addresses that are the pod's and nobody else's: one that several pods claim means its owner alone.
-fn addresses(index: &Index, name: &NamespacedName, place: PodPlace) -> Vec<IpAddr> {
-    let PodPlace { space, mut addresses, .. } = place;
-    addresses.retain(|address| index.owner(space, *address).is_some_and(|owner| owner.pod == name));
-    addresses
+/// The addresses that are the pod's and nobody else's, each with its address space: one that several pods claim means its
+/// owner alone.
+fn addresses(index: &Index, name: &NamespacedName, pod: &PodRecord) -> BTreeSet<(VrfId, IpAddr)> {
+    let places = index.places(name, pod).into_iter();
+    let claimed = places.flat_map(|PodPlace { space, addresses, .. }| {
+        addresses.into_iter().map(move |address| (space, address))
+    });
+    let is_own =
+        |(space, address): &(VrfId, IpAddr)| index.owner(*space, *address).is_some_and(|owner| owner.pod == name);
+    claimed.filter(is_own).collect()
 }
 
 fn holds(block: &Block, address: IpAddr) -> bool {

@@ -5,7 +5,7 @@ use vrouter_control_model::Kind;
 use vrouter_objects::MemberState;
 
 use crate::common::{Cluster, made, service};
-use crate::support::{NETWORK, annotated, namespace, network, plain_pod, subnet, two_nodes};
+use crate::support::{isolated, NETWORK, annotated, namespace, network, plain_pod, subnet, two_nodes};
 
 /// The networks red/net and blue/net, both 10.0.0.0/24; each namespace's pods web and client are in its own.
 fn red_and_blue() -> Cluster {
@@ -307,4 +307,37 @@ fn what_nobody_does_is_said() {
     let unserved = crate::common::object(network).unserved();
     let fields: Vec<_> = unserved.iter().map(|finding| finding.field.as_str()).collect();
     assert_eq!(fields, ["spec.fabricSNAT", "spec.fabricForwarding"]);
+}
+
+#[test]
+fn no_service_network_is_two_networks() {
+    let mut cluster = two_nodes();
+    cluster.record(isolated("shop"));
+    for name in ["shop/default", "default/default"] {
+        cluster.record_network(name, "10.0.0.0/24");
+    }
+    cluster.record(annotated(plain_pod("shop/web", "n1"), NETWORK, "shop/default"));
+    cluster.settle();
+    let reason = "its service network would be default-servicenetwork, which is there without it";
+    assert!(cluster.refusal("n1", "shop/web").ends_with(reason), "{}", cluster.refusal("n1", "shop/web"));
+    for name in ["shop/default", "default/default"] {
+        assert!(cluster.instance(name).is_none());
+        let problem = format!("default.yaml: VirtualNetwork {name}: metadata.name: {reason}");
+        assert!(cluster.problems().contains(&problem), "{:#?}", cluster.problems());
+    }
+    let shared = cluster.instance("shop/default-servicenetwork").unwrap().address_space;
+    assert_eq!(shared, cluster.vrf("default/default-servicenetwork"));
+    assert_eq!(shared.get(), 2);
+}
+
+#[test]
+fn a_pod_that_is_on_no_node_yet_lacks_nothing() {
+    let mut cluster = two_nodes();
+    cluster.record_network("red/net", "10.0.0.0/24");
+    let mut waiting = annotated(plain_pod("red/web", "n1"), NETWORK, "red/net");
+    waiting["spec"].as_object_mut().unwrap().remove("nodeName");
+    cluster.apply(waiting);
+    assert!(cluster.problems().is_empty(), "{:#?}", cluster.problems());
+    cluster.apply(annotated(plain_pod("red/web", "n1"), NETWORK, "red/net"));
+    assert_eq!(cluster.bound("n1", "red/web"), ("red/net".to_owned(), vec!["10.0.0.2".to_owned()]));
 }

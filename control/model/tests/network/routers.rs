@@ -210,3 +210,13 @@ fn what_cannot_be_read_connects_nothing() {
     cluster.apply(none);
     assert!(leaks(&cluster, "a/one").is_empty() && cluster.problems().is_empty());
 }
+
+#[test]
+fn a_peer_with_another_subnet_is_led_to_there() {
+    let mut cluster = with_networks(&[("a/one", "web", "10.1.0.0/24"), ("a/two", "web", "10.2.0.0/24")]);
+    cluster.apply(router("a/mesh", "mesh", json!({ "vn": "web" }), &[]));
+    assert_eq!(leaks(&cluster, "a/one"), ["10.2.0.0/24 a/two"]);
+    cluster.apply(subnet("a/two-v4", "10.3.0.0/24"));
+    assert_eq!(leaks(&cluster, "a/one"), ["10.3.0.0/24 a/two"]);
+    assert_eq!(leaks(&cluster, "a/two"), ["10.1.0.0/24 a/one"]);
+}

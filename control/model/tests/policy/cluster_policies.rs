@@ -180,6 +180,8 @@ fn a_rule_that_cannot_be_read_never_lets_anything_pass() {
             "from[1]: nodes, networks and domainNames are for egress alone",
         ),
         (json!({ "pods": { "namespaceSelector": {} } }), "from[1].pods.podSelector: is missing"),
+        (json!({ "pods": { "podSelector": {} } }), "from[1].pods.namespaceSelector: is missing"),
+        (json!({ "pods": null }), "from[1]: must say one of"),
         (
             json!({ "namespaces": { "matchExpressions": [{ "key": "a", "operator": "Is" }] } }),
             "from[1].namespaces.matchExpressions[0].operator: ",

@@ -165,3 +165,21 @@ fn a_pod_is_in_with_the_addresses_that_it_has_now() {
     world.cluster.detach("n1", 7);
     assert_eq!(world.sets()[name], Vec::<String>::new());
 }
+
+#[test]
+fn a_pod_is_in_with_the_addresses_of_all_its_interfaces() {
+    let mut world = World::with_two_teams();
+    world.apply(policy("shop/p", from(json!([app("new")]))));
+    let name = "pods app=new in namespace shop";
+    world.apply(pod("shop/new", json!({ "app": "new" }), &[]));
+    // Its sandbox is made anew before the old one is gone.
+    world.cluster.attach("n1", 7, "shop/new", &["10.244.1.9"]);
+    world.cluster.attach("n1", 8, "shop/new", &["10.244.1.10"]);
+    assert_eq!(world.sets()[name], ["10.244.1.9", "10.244.1.10"]);
+    world.apply(pod("shop/other", json!({ "app": "other" }), &[]));
+    world.cluster.attach("n1", 9, "shop/other", &["10.244.1.9"]);
+    assert_eq!(world.sets()[name], ["10.244.1.10"], "it is another pod's now");
+    world.cluster.detach("n1", 9);
+    world.cluster.detach("n1", 7);
+    assert_eq!(world.sets()[name], ["10.244.1.10"]);
+}

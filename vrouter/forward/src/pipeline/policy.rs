@@ -3,7 +3,7 @@
 //! What leaves a pod is asked about where the pod is, and what comes to one likewise. Answers and errors about a flow are
 //! part of it.
 
-use vrouter_objects::{DropReason, PolicyDirection, VmiId, VrfId};
+use vrouter_objects::{DropReason, NextHop, PolicyDirection, VmiId, VrfId};
 
 use super::locate::{Located, route_to};
 use crate::address::Address;
@@ -180,10 +180,7 @@ impl<'a> Pods<'a> {
                 is_own_node.then_some(Exemption::OwnNode)
             }
             (None, Some(_)) => {
-                // A pod of a network that shares addresses with the nodes is no node.
-                let is_own_node = connection.key.origin != Origin::Cluster
-                    && snapshot.is_own_address(connection.key.source);
-                is_own_node.then_some(Exemption::OwnNode)
+                is_of_own_node(snapshot, &connection.key).then_some(Exemption::OwnNode)
             }
             (None, None) => None,
         }
@@ -224,6 +221,16 @@ fn asked<'a>(
         (Some(_), Some(exemption)) => Asked::Exempt(exemption),
         (Some(policy), None) => Asked::Ruled(rule(policy)),
     }
+}
+
+/// Whether this node begins it. Pods of networks that share addresses with the nodes are no nodes, and those of networks that
+/// theirs is leaked with come in like strangers.
+fn is_of_own_node(snapshot: &Snapshot, key: &FlowKey) -> bool {
+    let leads_to_node = || {
+        let located = route_to(snapshot, key.vrf, key.source);
+        matches!(located, Located::Hop { next_hop: NextHop::Receive, .. })
+    };
+    key.origin != Origin::Cluster && snapshot.is_own_address(key.source) && leads_to_node()
 }
 
 /// The network whose address this is, as it is known in another one.

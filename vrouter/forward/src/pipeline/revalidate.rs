@@ -149,19 +149,23 @@ pub(super) fn living(flows: &FlowTable, snapshot: &Snapshot, slot: &Slot) -> Opt
         destination: Endpoint { address: answers.source, port: answers.source_port },
         egress_vrf,
         way_there: whose_now(snapshot, initiator.next_hop(), egress_vrf, answers.source),
-        way_back: whose_now(snapshot, responder.next_hop(), key.vrf, key.source),
+        // Who came into the cluster somewhere is where they came in, whatever the routes say.
+        way_back: way_to(key.origin)
+            .unwrap_or_else(|| whose_now(snapshot, responder.next_hop(), key.vrf, key.source)),
     })
 }
 
-/// A next hop to an interface is to whoever has the address now: another pod may have got it since.
+/// A next hop to a pod is to whoever has the address now: another pod may have got it since, here or on another node.
 fn whose_now(snapshot: &Snapshot, hop: PackedNextHop, vrf: VrfId, address: Address) -> PackedNextHop {
-    match (hop, route_to(snapshot, vrf, address)) {
-        (PackedNextHop::Interface(vmi), Located::Hop { next_hop: NextHop::Interface(now), .. })
-            if vmi != VmiId::HOST =>
-        {
-            PackedNextHop::Interface(*now)
-        }
-        (hop, _) => hop,
+    let is_to_pod = match hop {
+        PackedNextHop::Interface(vmi) => vmi != VmiId::HOST,
+        PackedNextHop::Tunnel(_) => true,
+        PackedNextHop::Receive | PackedNextHop::Unreachable => false,
+    };
+    match route_to(snapshot, vrf, address) {
+        Located::Hop { next_hop: NextHop::Interface(now), .. } if is_to_pod => PackedNextHop::Interface(*now),
+        Located::Hop { next_hop: NextHop::Tunnel(now), .. } if is_to_pod => PackedNextHop::Tunnel(*now),
+        _ => hop,
     }
 }
 

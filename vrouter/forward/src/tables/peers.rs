@@ -15,7 +15,7 @@ type PeerKey = (PeerSetId, VrfId, Address);
 pub(crate) struct PeerTable {
     /// The port that an address bears, where its set is about a named one.
     addresses: Sharded<PeerKey, Option<Port>>,
-    /// When sets last changed.
+    /// When the sets that are held last changed.
     changed: SharedMap<PeerSetId, Epoch>,
 }
 
@@ -36,9 +36,21 @@ impl PeerTable {
         self.addresses.get((set, space, address)).map(|port| Membership { port: *port })
     }
 
+    /// Whether a set is held, with anybody in it or without.
+    pub(crate) fn is_held(&self, set: PeerSetId) -> bool {
+        self.changed.get(set).is_some()
+    }
+
     /// Whether a set has changed since an epoch.
     pub(crate) fn has_changed(&self, set: PeerSetId, since: Epoch) -> bool {
         self.changed.get(set).is_some_and(|changed| *changed > since)
+    }
+
+    /// Knows a set from now on, though nobody may be in it.
+    pub(super) fn hold(&mut self, set: PeerSetId, coming: Epoch) {
+        if !self.is_held(set) {
+            self.changed.insert(set, coming);
+        }
     }
 
     pub(super) fn put(&mut self, peer: &PeerAddress, coming: Epoch) {

@@ -43,9 +43,11 @@ impl Tables {
                 Some(Object::PeerAddress(peer)) => self.working.peers_mut().put(peer, coming),
                 _ => self.working.peers_mut().remove(address, coming),
             },
-            ObjectKey::PeerSet(set) if !self.objects.contains_key(key) => {
-                self.policy_changes.sets_gone.insert(*set);
+            ObjectKey::PeerSet(set) if self.objects.contains_key(key) => {
+                self.policy_changes.sets_gone.remove(set);
+                self.working.peers_mut().hold(*set, coming);
             }
+            ObjectKey::PeerSet(set) => drop(self.policy_changes.sets_gone.insert(*set)),
             ObjectKey::PodBinding(pod) => drop(self.policy_changes.pods.insert(pod.clone())),
             _ => {}
         }

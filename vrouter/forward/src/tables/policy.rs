@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use vrouter_objects::{
     IpProtocol, NamedPort, Peer, PeerSetId, Peers, Policy, PolicyAction, PolicyDirection, PolicyRule,
-    PortMatch, Ports, ServiceProtocol, Tier, VrfId,
+    Port, PortMatch, Ports, ServiceProtocol, Tier, VrfId,
 };
 
 use super::Epoch;
@@ -20,7 +20,8 @@ use crate::address::Address;
 #[derive(Debug)]
 pub(crate) struct PolicyEntry {
     name: String,
-    tier: Tier,
+    /// `None`: before all tiers, where nothing can let pass what it denies.
+    tier: Option<Tier>,
     ingress: DirectionEntry,
     egress: DirectionEntry,
 }
@@ -120,7 +121,7 @@ impl PolicyEntry {
         };
         Self {
             name: policy.name.clone(),
-            tier: policy.tier,
+            tier: Some(policy.tier),
             ingress: direction(PolicyDirection::Ingress),
             egress: direction(PolicyDirection::Egress),
         }
@@ -137,7 +138,7 @@ impl PolicyEntry {
             };
             DirectionEntry::new(Some(&[rule]), None)
         };
-        Self { name, tier: Tier::Admin(0), ingress: rules(), egress: rules() }
+        Self { name, tier: None, ingress: rules(), egress: rules() }
     }
 
     /// What people call it.
@@ -235,7 +236,13 @@ impl RuleEntry {
     fn is_in_set(&self, peers: &PeerTable, request: &Request, own: &[NamedPort]) -> bool {
         let Some(space) = request.space else { return false };
         self.sets()
-            .filter_map(|set| peers.membership(set, space, request.address))
+            .filter_map(|set| match peers.membership(set, space, request.address) {
+                None if self.rule.action == PolicyAction::Deny && !peers.is_held(set) => {
+                    // Whoever it was to keep out, and at whatever port: that cannot be told from the others.
+                    Some(Membership { port: Port::new(request.port.into()).ok() })
+                }
+                membership => membership,
+            })
             .any(|membership| self.has_port(request, own, membership))
     }
 
@@ -325,8 +332,8 @@ impl InterfacePolicy {
         request: &Request,
     ) -> Ruling<'a> {
         let chain = &self.chain(direction).0;
-        let (before, rest) = chain.split_at(chain.partition_point(|policy| policy.tier < Tier::Namespace));
-        let (namespace, after) = rest.split_at(rest.partition_point(|policy| policy.tier == Tier::Namespace));
+        let (before, rest) = chain.split_at(chain.partition_point(|policy| policy.tier < Some(Tier::Namespace)));
+        let (namespace, after) = rest.split_at(rest.partition_point(|policy| policy.tier == Some(Tier::Namespace)));
         let first = |policies: &'a [Arc<PolicyEntry>]| {
             policies.iter().find_map(|policy| {
                 let rules = policy.rules(direction).iter();
@@ -355,7 +362,7 @@ impl InterfacePolicy {
     /// The policies of the namespace that govern a direction.
     pub(crate) fn isolating(&self, direction: PolicyDirection) -> impl Iterator<Item = &PolicyEntry> {
         let chain = self.chain(direction).0.iter();
-        chain.filter(|policy| policy.tier == Tier::Namespace).map(|policy| &**policy)
+        chain.filter(|policy| policy.tier == Some(Tier::Namespace)).map(|policy| &**policy)
     }
 }
 

@@ -10,16 +10,22 @@ mod read;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::{Deserialize, Serialize};
 
+use super::custom::or_default;
+
 pub use read::read_cluster_network_policy;
 
 /// What a ClusterNetworkPolicy is to be.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterNetworkPolicySpec {
+    #[serde(deserialize_with = "or_default")]
     tier: String,
     priority: Option<i64>,
+    #[serde(deserialize_with = "or_default")]
     subject: SubjectSpec,
+    #[serde(deserialize_with = "or_default")]
     ingress: Vec<RuleSpec>,
+    #[serde(deserialize_with = "or_default")]
     egress: Vec<RuleSpec>,
 }
 
@@ -34,7 +40,7 @@ struct SubjectSpec {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct NamespacedPods {
-    namespace_selector: LabelSelector,
+    namespace_selector: Option<LabelSelector>,
     pod_selector: Option<LabelSelector>,
 }
 
@@ -42,10 +48,15 @@ struct NamespacedPods {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct RuleSpec {
+    #[serde(deserialize_with = "or_default")]
     name: String,
+    #[serde(deserialize_with = "or_default")]
     action: String,
+    #[serde(deserialize_with = "or_default")]
     from: Vec<PeerSpec>,
+    #[serde(deserialize_with = "or_default")]
     to: Vec<PeerSpec>,
+    #[serde(deserialize_with = "or_default")]
     protocols: Vec<ProtocolSpec>,
 }
 
@@ -87,6 +98,8 @@ struct PortSpec {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PortRangeSpec {
+    #[serde(deserialize_with = "or_default")]
     start: i64,
+    #[serde(deserialize_with = "or_default")]
     end: i64,
 }

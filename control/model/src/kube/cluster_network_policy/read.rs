@@ -106,16 +106,18 @@ impl Reader<'_> {
     }
 
     fn namespaced(&mut self, pods: &NamespacedPods, field: &str) -> (ReadSelector, ReadSelector) {
-        let namespaces = self.selector(&pods.namespace_selector, &format!("{field}.namespaceSelector"));
-        let field = format!("{field}.podSelector");
-        let pods = match &pods.pod_selector {
-            Some(selector) => self.selector(selector, &field),
-            None => {
-                self.findings.add(field, "is missing");
-                Err(TooWide(Selector::default()))
-            }
+        let NamespacedPods { namespace_selector, pod_selector } = pods;
+        let namespaces = self.needed(namespace_selector.as_ref(), &format!("{field}.namespaceSelector"));
+        (namespaces, self.needed(pod_selector.as_ref(), &format!("{field}.podSelector")))
+    }
+
+    /// A selector that must be there. It is not known whom the author of one that is not meant.
+    fn needed(&mut self, selector: Option<&LabelSelector>, field: &str) -> ReadSelector {
+        let Some(selector) = selector else {
+            self.findings.add(field, "is missing");
+            return Err(TooWide(Selector::default()));
         };
-        (namespaces, pods)
+        self.selector(selector, field)
     }
 
     fn selector(&mut self, selector: &LabelSelector, field: &str) -> ReadSelector {

@@ -146,6 +146,9 @@ impl Connection {
         reply: &v1::TraceReply,
         places: &Places,
     ) -> Result<Vec<Self>, CliError> {
+        if let Some(node) = Self::undecided_at(from, reply, places) {
+            return Ok(vec![Self::left_to(node, source, destination)]);
+        }
         if !reply.nowhere.is_empty() {
             return Ok(vec![Self::astray(source, destination, Astray::Dropped(reply.nowhere.clone()))]);
         }
@@ -154,6 +157,22 @@ impl Connection {
             Self::led((from, destination), source, lead, (reply, member), places)
         };
         reply.leads.iter().map(connection).collect()
+    }
+
+    /// The sender's node, where it alone says what becomes of what goes out of the cluster: here, that would come out of a tunnel
+    /// as the answer to nothing.
+    fn undecided_at<'a>(from: &'a End, reply: &v1::TraceReply, places: &Places) -> Option<&'a str> {
+        let node = from.node.as_deref().filter(|node| *node != places.node)?;
+        (reply.nowhere == DropReason::NoFlow.name()).then_some(node)
+    }
+
+    /// One that another node decides about, and nobody else.
+    fn left_to(node: &str, source: IpAddr, destination: IpAddr) -> Self {
+        let node = node.to_owned();
+        let by = format!("as {node} does");
+        let egress = Side::Elsewhere { node };
+        let course = Course::To { member: None, by, egress, ingress: Side::NoPod };
+        Self { source, destination, course, verdict: Verdict::Untold }
     }
 
     /// Those to a member that another node chose, by a trace to the member itself.

@@ -222,6 +222,18 @@ fn a_pod_that_is_known_to_be_elsewhere_is_not_taken_for_nobody() {
 }
 
 #[test]
+fn what_leaves_the_cluster_is_decided_where_its_sender_runs() {
+    let places = places();
+    let node = Some("n2".to_owned());
+    let from = End { name: "shop/db".to_owned(), node, ..places.in_network(ip("10.244.9.5"), vrf(1)) };
+    let nowhere = v1::TraceReply { nowhere: "no-flow".to_owned(), ..Default::default() };
+    let found = Connection::all((&from, ip("203.0.113.1")), ip("10.244.9.5"), &nowhere, &places).unwrap();
+    assert_eq!(found[0].verdict, Verdict::Untold);
+    let answer = Answer::of(&from, &test("203.0.113.1", "80"), found);
+    assert_eq!((answer.outcome(), answer.deciding_elsewhere()), (Outcome::Untold, vec!["n2"]));
+}
+
+#[test]
 fn what_goes_astray_is_denied_with_the_reason() {
     let places = places();
     let nowhere = v1::TraceReply { nowhere: "no-members".to_owned(), ..reply(interface(5), vec![]) };
