@@ -143,6 +143,14 @@ async fn what_is_wrong_with_policies_and_networks_is_named() {
             "green",
             "{podNetwork: true, v4SubnetReference: {apiVersion: core.contrail.juniper.net/v3, kind: Subnet, namespace: default, name: green}}",
         ),
+        // A spec that is null is as good as none.
+        object(contrail, "VirtualNetwork", "default-podnetwork", ""),
+        object(
+            cluster,
+            "ClusterNetworkPolicy",
+            "nulls",
+            "{tier: Admin, priority: 1, subject: {namespaces: {}}, ingress: null, egress: ~}",
+        ),
     ];
     controller.write("fine.yaml", &fine.concat());
     let problems = problems(&controller.settle().await);

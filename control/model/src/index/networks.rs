@@ -144,7 +144,8 @@ impl Index {
         match self.attachment(name, pod) {
             Some(attached) => Some(self.attached_at(attached)),
             None => {
-                let (vrf, addresses) = (self.wanted_network(name, pod).ok()?.vrf, pod.stated_addresses.clone());
+                let (vrf, addresses) =
+                    (self.wanted_network(name, pod).ok()?.vrf, pod.stated_addresses.clone());
                 Some(PodPlace { vrf, space: self.networks.space(vrf), addresses })
             }
         }
@@ -176,7 +177,7 @@ impl Index {
         Ok(ServiceNetworks { pods: network.vrf, services, space: self.networks.space(services) })
     }
 
-    /// The pods that were promised an address of an address space, attached or not.
+    /// The pod that an address of an address space was picked for, attached or not.
     pub fn picked_for(&self, space: VrfId, address: IpAddr) -> Option<(&NamespacedName, &PodRecord)> {
         self.pods.get_key_value(self.picked.holder(space, address)?)
     }

@@ -32,7 +32,10 @@ mod tests {
     use crate::kube::{ClusterNetworkPolicySpec, SubnetSpec, VirtualNetworkRouterSpec, VirtualNetworkSpec};
 
     /// Whether a spec with nulls reads as one without these fields.
-    fn assert_same<S: DeserializeOwned + Default + PartialEq + std::fmt::Debug>(nulls: Value, without: Value) {
+    fn assert_same<S: DeserializeOwned + Default + PartialEq + std::fmt::Debug>(
+        nulls: Value,
+        without: Value,
+    ) {
         let read = |spec: Value| -> Custom<S> { serde_json::from_value(json!({ "spec": spec })).unwrap() };
         assert_eq!(read(nulls), read(without));
         assert_eq!(read(Value::Null).spec, S::default());
@@ -47,10 +50,7 @@ mod tests {
             }),
             json!({ "v4SubnetReference": {} }),
         );
-        assert_same::<SubnetSpec>(
-            json!({ "cidr": null, "defaultGateway": null, "ranges": null }),
-            json!({}),
-        );
+        assert_same::<SubnetSpec>(json!({ "cidr": null, "defaultGateway": null, "ranges": null }), json!({}));
         assert_same::<SubnetSpec>(
             json!({ "ranges": [{ "ipRanges": null }, { "ipRanges": [{ "from": null, "to": null }] }] }),
             json!({ "ranges": [{}, { "ipRanges": [{}] }] }),

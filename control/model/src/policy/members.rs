@@ -43,8 +43,9 @@ fn addresses(index: &Index, name: &NamespacedName, pod: &PodRecord) -> BTreeSet<
     let claimed = places.flat_map(|PodPlace { space, addresses, .. }| {
         addresses.into_iter().map(move |address| (space, address))
     });
-    let is_own =
-        |(space, address): &(VrfId, IpAddr)| index.owner(*space, *address).is_some_and(|owner| owner.pod == name);
+    let is_own = |(space, address): &(VrfId, IpAddr)| {
+        index.owner(*space, *address).is_some_and(|owner| owner.pod == name)
+    };
     claimed.filter(is_own).collect()
 }
 

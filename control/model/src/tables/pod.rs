@@ -54,7 +54,7 @@ pub fn binding(
         Ok(addresses) => (addresses, None),
         Err(refusal) => (Vec::new(), Some(format!("pod {name}: {refusal}"))),
     };
-    // Whatever it is attached to, it is cut off from that where it cannot be where it is to be.
+    // Where it cannot be where it is to be, it is cut off from what it is attached to, unless that is the cluster's own.
     let vrf = index.wanted_network(name, pod).map_or(config.pods.vrf, |network| network.vrf);
     let (pod, uid) = (PodName::from(name), pod.uid.clone());
     let binding = PodBinding { pod, uid, vrf, addresses, refusal, policies, ports };

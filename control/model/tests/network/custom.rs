@@ -5,7 +5,7 @@ use vrouter_control_model::Kind;
 use vrouter_objects::MemberState;
 
 use crate::common::{Cluster, made, service};
-use crate::support::{isolated, NETWORK, annotated, namespace, network, plain_pod, subnet, two_nodes};
+use crate::support::{NETWORK, annotated, isolated, namespace, network, plain_pod, subnet, two_nodes};
 
 /// The networks red/net and blue/net, both 10.0.0.0/24; each namespace's pods web and client are in its own.
 fn red_and_blue() -> Cluster {

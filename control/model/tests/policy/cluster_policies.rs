@@ -83,7 +83,8 @@ fn a_subject_is_whole_namespaces_or_some_pods_of_them() {
     assert_eq!(selected(json!({ "namespaces": {} })).len(), 4);
     assert_eq!(selected(team("b")), ["bank/web", "bank/db"]);
     let web = json!({ "matchLabels": { "app": "web" } });
-    assert_eq!(selected(json!({ "pods": { "podSelector": web } })), ["shop/web", "bank/web"]);
+    let everywhere = json!({ "pods": { "namespaceSelector": {}, "podSelector": web } });
+    assert_eq!(selected(everywhere), ["shop/web", "bank/web"]);
     let shop = json!({ "matchLabels": { "kubernetes.io/metadata.name": "shop" } });
     let pods = json!({ "pods": { "namespaceSelector": shop, "podSelector": web } });
     assert_eq!(selected(pods), ["shop/web"]);
@@ -247,6 +248,10 @@ fn a_policy_that_cannot_be_placed_keeps_its_deny_rules_alone() {
         (json!({ "priority": 1001 }), "spec.priority: must be a number from 0 to 1000"),
         (json!({ "priority": null }), "spec.priority: must be"),
         (json!({ "subject": {} }), "spec.subject: must say either namespaces or pods"),
+        (
+            json!({ "subject": { "pods": { "podSelector": {} } } }),
+            "spec.subject.pods.namespaceSelector: is missing",
+        ),
         (
             json!({ "subject": { "namespaces": { "matchExpressions": [{ "key": "team", "operator": "Is" }] } } }),
             "spec.subject.namespaces.matchExpressions[0].operator: ",
