@@ -81,6 +81,30 @@ fn what_a_rule_denies_is_counted_by_packets() {
     }
 }
 
+/// What an administrator leaves to others is counted where it is left, if they let it pass, and where it is decided.
+#[test]
+fn a_rule_that_passes_on_counts_what_is_let_pass_after_it() {
+    let administrators = [Tier::Admin(1), Tier::Baseline(1)].into_iter().zip(1..);
+    for ((family, voice), (tier, number)) in
+        voices().flat_map(|case| administrators.clone().map(move |of| (case, of)))
+    {
+        let mut cluster = Cluster::new(1);
+        let (client, server) = (cluster.pod(0), cluster.pod(0));
+        let pass = vec![rule(PolicyAction::Pass, Peers::Any, Ports::Any)];
+        hold(&mut cluster, Policy { egress: Some(pass), ..support::policy(number, tier) });
+        hold(&mut cluster, egress(3, &[]));
+        let asked = Conversation::of(&client, voice, address(&server, family), MEMBER_PORT);
+        let label = format!("{family:?} {voice:?} {tier:?}");
+        select(&mut cluster, &client, &[number]);
+        asked.must_open(&mut cluster);
+        assert_eq!(counts(&cluster, 0, number, OUT), (vec![1], 0), "{label}");
+        select(&mut cluster, &client, &[number, 3]);
+        assert_eq!(asked.by(4001).heard(&mut cluster, SYN), None, "{label}");
+        assert_eq!(counts(&cluster, 0, number, OUT), (vec![1], 0), "{label}");
+        assert_eq!(counts(&cluster, 0, 3, OUT), (vec![], 1), "{label}");
+    }
+}
+
 /// Changes of other things lose no count; a rule that is another one begins anew.
 #[test]
 fn counts_last_as_long_as_their_rules() {

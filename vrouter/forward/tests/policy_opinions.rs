@@ -14,7 +14,8 @@ use vrouter_forward::Family;
 use vrouter_forward::policy::{Lead, Opinion, Question};
 use vrouter_forward::sim::{Cluster, PodHandle, ServiceSpec};
 use vrouter_objects::{
-    IpProtocol, Peers, Policy, PolicyAction, PolicyRule, Ports, ServiceProtocol, Tier, VrfId,
+    DropReason, IpProtocol, NextHop, Object, Peers, Policy, PolicyAction, PolicyRule, Ports, Route, RouteKey,
+    ServiceProtocol, Tier, VrfId,
 };
 
 /// Two pods on each of two nodes; a service leads to the last, on the second node, and to the second, on the first.
@@ -218,4 +219,25 @@ fn the_policy_and_the_rule_are_named() {
         let policies = vec!["NetworkPolicy default/own".to_owned()];
         assert_eq!(scene.ask(0, &outside)[0].opinions.egress, Opinion::Isolated { policies });
     }
+}
+
+/// A member that nobody can reach says nothing about the others.
+#[test]
+fn members_that_lead_nowhere_are_left_out() {
+    let mut scene = Scene::new(&[]);
+    let nobody = IpAddr::from([10, 244, 9, 9]);
+    let key = RouteKey { vrf: vrf(1), prefix: nobody.into() };
+    scene.cluster.put(&[Object::Route(Route { key, next_hop: NextHop::Reject })]);
+    let (to, protocol) = (IpAddr::from([10, 96, 7, 99]), ServiceProtocol::Tcp);
+    let mut serve = |members: &[(IpAddr, u16)]| {
+        scene.cluster.put(&[ServiceSpec::new(99, to, protocol, SERVICE_PORT, members).object()]);
+        let source = scene.pods[0].v4;
+        let question =
+            Question { vrf: vrf(1), source, destination: to, protocol: protocol.into(), port: SERVICE_PORT };
+        scene.cluster.nodes[0].snapshot().judge(&question)
+    };
+    let there = IpAddr::from([10, 244, 2, 4]);
+    let leads = serve(&[(nobody, MEMBER_PORT), (there, MEMBER_PORT)]).expect("one can be reached");
+    assert_eq!(leads.iter().map(|lead| lead.destination).collect::<Vec<_>>(), [there]);
+    assert_eq!(serve(&[(nobody, MEMBER_PORT)]), Err(DropReason::NoMembers));
 }

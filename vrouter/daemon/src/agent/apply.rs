@@ -44,6 +44,7 @@ impl Agent {
         let changes = plan.changes();
         state.carry_out(plan, &self.identity.node);
         self.note_on_disk(&state, &changes);
+        self.hand_over(&mut state);
         state.attach_pending();
         state.tell_faults();
         let vtep = self.coming_tunnel_end(&mut state);
@@ -72,6 +73,15 @@ impl Agent {
         let (version, digest) = (state.held.version(), state.held.offered());
         if let Err(error) = self.files.tables.append(version, digest, changes) {
             tracing::error!("version {version} is not kept before it is in force: {error}");
+        }
+    }
+
+    /// Likewise with the pods that the node attached by itself.
+    fn hand_over(&self, state: &mut State) {
+        if !state.hand_over().is_empty()
+            && let Err(error) = self.store_attachments(state)
+        {
+            tracing::error!("that the controller has spoken of pods could not be kept: {error}");
         }
     }
 }

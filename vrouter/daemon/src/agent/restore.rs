@@ -74,6 +74,7 @@ impl Agent {
             state.keep(attachment.clone());
             state.try_to_enter_tables(attachment);
         }
+        let handed_over = state.hand_over();
         state.tell_faults();
         let vtep = self.coming_tunnel_end(&mut state);
         if self.identity.host.is_some()
@@ -92,7 +93,7 @@ impl Agent {
             self.open_tunnel_end(&mut state, vtep);
         }
         self.open_host(&mut state, host);
-        if there.len() != before
+        if (there.len() != before || !handed_over.is_empty())
             && let Err(error) = self.store_attachments(&state)
         {
             tracing::error!("the attachments could not be kept: {error}");

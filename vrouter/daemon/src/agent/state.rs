@@ -19,7 +19,7 @@ use super::health::HealthChecks;
 use super::host::OwnHost;
 use super::tunnel_end::OwnEnd;
 use crate::addressing::Addressing;
-use crate::attachment::{Attachment, ContainerInterface};
+use crate::attachment::{AssignedBy, Attachment, ContainerInterface};
 
 /// What the agent knows.
 pub struct State {
@@ -114,6 +114,19 @@ impl State {
     pub(super) fn keep(&mut self, attachment: Attachment) {
         let device = DeviceState::Closed("its device was not opened yet".to_owned());
         self.attachments.insert(attachment.interface.clone(), Kept { attachment, device });
+    }
+
+    /// Gives to the controller what the node attached by itself, as soon as the controller has said which policies govern it:
+    /// from then on it is not free without a word of the controller's. Says what that was.
+    pub(super) fn hand_over(&mut self) -> Vec<PodName> {
+        let own = self.attachments.values_mut().map(|kept| &mut kept.attachment).filter(|attachment| {
+            attachment.assigned_by == AssignedBy::Node && self.bindings.contains_key(&attachment.pod)
+        });
+        own.map(|attachment| {
+            attachment.assigned_by = AssignedBy::Controller;
+            attachment.pod.clone()
+        })
+        .collect()
     }
 
     /// The device of an attachment that is kept has changed; returns how it was.

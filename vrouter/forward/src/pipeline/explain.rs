@@ -142,7 +142,12 @@ impl Snapshot {
             let destination = Endpoint { address: member.address, port: member.port };
             lead(self, key, way_back, hop, destination, Some(member.id))
         };
-        members.iter().map(to).collect::<Result<_, Refused>>().map_err(Refused::reason)
+        // A member that cannot be reached keeps none of the others from being told.
+        let (leads, refused): (Vec<_>, Vec<_>) = members.iter().map(to).partition(Result::is_ok);
+        match refused.into_iter().find_map(Result::err) {
+            Some(refused) if leads.is_empty() => Err(refused.reason()),
+            _ => Ok(leads.into_iter().flatten().collect()),
+        }
     }
 }
 
@@ -228,15 +233,24 @@ impl From<Asked<'_>> for Opinion {
             Asked::NotAny => Self::NotAsked,
             Asked::Exempt(Exemption::Itself) => Self::Itself,
             Asked::Exempt(Exemption::OwnNode) => Self::OwnNode,
-            Asked::Ungoverned | Asked::Ruled(Ruling::Open) => Self::Ungoverned,
-            Asked::Ruled(Ruling::Rule { policy, rule }) => {
+            Asked::Ungoverned => Self::Ungoverned,
+            Asked::Ruled(ruled) => ruled.ruling.into(),
+        }
+    }
+}
+
+impl From<Ruling<'_>> for Opinion {
+    fn from(ruling: Ruling<'_>) -> Self {
+        match ruling {
+            Ruling::Open => Self::Ungoverned,
+            Ruling::Rule { policy, rule } => {
                 let (policy, name) = (policy.name().to_owned(), rule.name().to_owned());
                 match rule.action() {
                     PolicyAction::Deny => Self::Denied { policy, rule: name },
                     PolicyAction::Allow | PolicyAction::Pass => Self::Allowed { policy, rule: name },
                 }
             }
-            Asked::Ruled(Ruling::Isolated(policy, direction)) => {
+            Ruling::Isolated(policy, direction) => {
                 let policies = policy.isolating(direction).map(|policy| policy.name().to_owned());
                 Self::Isolated { policies: policies.collect() }
             }

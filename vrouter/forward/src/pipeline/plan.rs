@@ -330,15 +330,38 @@ pub(super) fn source<'a>(
             as_stranger(snapshot, next_hop, destination.family())
         }
         (PackedNextHop::Tunnel(_), Entrance::Host) if is_to_service => {
-            let has_double = snapshot.vrf(egress_vrf).is_some_and(|vrf| vrf.is_inside(key.source));
-            let family = destination.family();
-            if has_double {
-                return as_stranger(snapshot, next_hop, family);
-            }
-            Ok(kernels_source(snapshot, next_hop, family).unwrap_or(Source::Sender))
+            from_beyond(snapshot, key, egress_vrf, next_hop, destination.family())
         }
         _ => Ok(Source::Sender),
     }
+}
+
+/// In whose name packets that came in by the node go to a service's member on another one.
+#[cold]
+#[inline(never)]
+fn from_beyond<'a>(
+    snapshot: &'a Snapshot,
+    key: &FlowKey,
+    egress_vrf: VrfId,
+    next_hop: PackedNextHop,
+    family: Family,
+) -> Result<Source<'a>, Refused> {
+    if has_double(snapshot, egress_vrf, key.source) {
+        return as_stranger(snapshot, next_hop, family);
+    }
+    Ok(kernels_source(snapshot, next_hop, family).unwrap_or(Source::Sender))
+}
+
+/// Whether an address from beyond the nodes is, or may become, a pod's in a network: one of its own, or of one that it is
+/// leaked with.
+fn has_double(snapshot: &Snapshot, vrf: VrfId, address: Address) -> bool {
+    let is_inside = snapshot.vrf(vrf).is_some_and(|vrf| vrf.is_inside(address));
+    is_inside
+        || match route_to(snapshot, vrf, address) {
+            Located::Hop { vrf, .. } => snapshot.fabric() != Some(vrf),
+            Located::Reject | Located::Service(_) => true,
+            Located::Nowhere(_) => false,
+        }
 }
 
 /// In whose name packets go into a network where their sender's address is not known, or is another's.

@@ -9,7 +9,7 @@ use super::locate::{Located, route_to};
 use crate::address::Address;
 use crate::flow::{FlowKey, Origin, PackedNextHop};
 use crate::rewrite::Endpoint;
-use crate::tables::{Epoch, InterfacePolicy, PortEntry, Request, Ruling, Snapshot};
+use crate::tables::{Epoch, InterfacePolicy, PortEntry, Request, Ruled, Snapshot};
 
 /// A connection as policy sees it.
 #[derive(Debug, Clone, Copy)]
@@ -49,20 +49,20 @@ pub(crate) enum Asked<'a> {
     /// Nothing, though there are policies.
     Exempt(Exemption),
     /// This was answered.
-    Ruled(Ruling<'a>),
+    Ruled(Ruled<'a>),
 }
 
 impl Asked<'_> {
     fn allows(&self) -> bool {
         match self {
             Self::Elsewhere | Self::NotAny | Self::Ungoverned | Self::Exempt(_) => true,
-            Self::Ruled(ruling) => ruling.allows(),
+            Self::Ruled(ruled) => ruled.allows(),
         }
     }
 
     fn count(&self) {
-        if let Self::Ruled(ruling) = self {
-            ruling.count();
+        if let Self::Ruled(ruled) = self {
+            ruled.count();
         }
     }
 }
@@ -179,9 +179,7 @@ impl<'a> Pods<'a> {
                     && snapshot.is_own_address(connection.destination.address);
                 is_own_node.then_some(Exemption::OwnNode)
             }
-            (None, Some(_)) => {
-                is_of_own_node(snapshot, &connection.key).then_some(Exemption::OwnNode)
-            }
+            (None, Some(_)) => is_of_own_node(snapshot, &connection.key).then_some(Exemption::OwnNode),
             (None, None) => None,
         }
     }
@@ -213,7 +211,7 @@ fn asked<'a>(
     pod: Option<&'a PortEntry>,
     direction: PolicyDirection,
     exemption: Option<Exemption>,
-    rule: impl FnOnce(&'a InterfacePolicy) -> Ruling<'a>,
+    rule: impl FnOnce(&'a InterfacePolicy) -> Ruled<'a>,
 ) -> Asked<'a> {
     let Some(pod) = pod else { return Asked::Elsewhere };
     match (pod.policy.as_deref().filter(|policy| policy.governs(direction)), exemption) {

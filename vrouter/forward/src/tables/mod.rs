@@ -12,6 +12,7 @@ mod policies;
 mod policy;
 mod pool;
 mod prefix;
+mod ruling;
 mod sharded;
 mod shared_map;
 mod snapshot;
@@ -30,8 +31,9 @@ pub use error::TableError;
 pub(crate) use fip::{Client, FipEntry, Frontend};
 pub use host::HostNetwork;
 pub use policy::{DirectionUse, PolicyUse};
-pub(crate) use policy::{InterfacePolicy, PolicyEntry, Request, Ruling};
+pub(crate) use policy::{InterfacePolicy, PolicyEntry};
 pub(crate) use pool::{MemberEntry, PoolState};
+pub(crate) use ruling::{Request, Ruled, Ruling};
 pub use snapshot::{Epoch, Snapshot};
 pub(crate) use snapshot::{PortEntry, RouterEntry, Vrf};
 

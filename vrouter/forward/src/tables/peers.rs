@@ -15,7 +15,9 @@ type PeerKey = (PeerSetId, VrfId, Address);
 pub(crate) struct PeerTable {
     /// The port that an address bears, where its set is about a named one.
     addresses: Sharded<PeerKey, Option<Port>>,
-    /// When the sets that are held last changed.
+    /// The sets that are held, whoever is in them.
+    held: SharedMap<PeerSetId, ()>,
+    /// When sets last changed.
     changed: SharedMap<PeerSetId, Epoch>,
 }
 
@@ -28,7 +30,7 @@ pub(crate) struct Membership {
 
 impl PeerTable {
     pub(super) fn new() -> Self {
-        Self { addresses: Sharded::new(), changed: SharedMap::default() }
+        Self { addresses: Sharded::new(), held: SharedMap::default(), changed: SharedMap::default() }
     }
 
     /// What a set says of an address; `None`: it is not in it.
@@ -38,7 +40,7 @@ impl PeerTable {
 
     /// Whether a set is held, with anybody in it or without.
     pub(crate) fn is_held(&self, set: PeerSetId) -> bool {
-        self.changed.get(set).is_some()
+        self.held.get(set).is_some()
     }
 
     /// Whether a set has changed since an epoch.
@@ -46,9 +48,9 @@ impl PeerTable {
         self.changed.get(set).is_some_and(|changed| *changed > since)
     }
 
-    /// Knows a set from now on, though nobody may be in it.
+    /// Holds a set from now on.
     pub(super) fn hold(&mut self, set: PeerSetId, coming: Epoch) {
-        if !self.is_held(set) {
+        if self.held.insert(set, ()).is_none() {
             self.changed.insert(set, coming);
         }
     }
@@ -63,8 +65,9 @@ impl PeerTable {
         self.changed.insert(key.set, coming);
     }
 
-    /// Forgets when a set changed that is gone: nothing is decided by it any more.
+    /// Forgets a set that is gone, and when it changed: what it decided stays as it was decided.
     pub(super) fn forget(&mut self, set: PeerSetId) {
+        self.held.remove(set);
         self.changed.remove(set);
     }
 }

@@ -6,14 +6,15 @@
 use std::sync::Arc;
 
 use vrouter_objects::{
-    IpProtocol, NamedPort, Peer, PeerSetId, Peers, Policy, PolicyAction, PolicyDirection, PolicyRule,
-    Port, PortMatch, Ports, ServiceProtocol, Tier, VrfId,
+    IpProtocol, NamedPort, Peer, PeerSetId, Peers, Policy, PolicyAction, PolicyDirection, PolicyRule, Port,
+    PortMatch, Ports, ServiceProtocol, Tier,
 };
 
 use super::Epoch;
 use super::hits::Hits;
 use super::peers::{Membership, PeerTable};
 use super::prefix::MaskedPrefix;
+use super::ruling::{Request, Ruled, Ruling};
 use crate::address::Address;
 
 /// A policy.
@@ -41,7 +42,7 @@ pub(crate) struct RuleEntry {
     rule: PolicyRule,
     /// The blocks among its peers, in their order.
     blocks: Box<[BlockEntry]>,
-    hits: Hits,
+    pub(super) hits: Hits,
 }
 
 #[derive(Debug)]
@@ -64,35 +65,6 @@ pub(crate) struct InterfacePolicy {
 /// The policies that govern one direction of an interface, in the order they are asked.
 #[derive(Debug, Default)]
 struct Chain(Box<[Arc<PolicyEntry>]>);
-
-/// Who is at the other end of a connection, and what is asked for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Request {
-    /// The network whose address it is; `None`: no pod's, as far as can be told.
-    pub(crate) space: Option<VrfId>,
-    /// The peer's address.
-    pub(crate) address: Address,
-    /// The protocol.
-    pub(crate) protocol: IpProtocol,
-    /// The destination port, whichever end it is on.
-    pub(crate) port: u16,
-}
-
-/// What an interface's policies say of a request.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Ruling<'a> {
-    /// Nothing: no policy governs the direction, or all that match pass it on.
-    Open,
-    /// This rule decides.
-    Rule {
-        /// Whose rule it is.
-        policy: &'a PolicyEntry,
-        /// The rule.
-        rule: &'a RuleEntry,
-    },
-    /// Policies of the namespace govern the direction, and none of them lets it pass.
-    Isolated(&'a InterfacePolicy, PolicyDirection),
-}
 
 /// How often a policy decided something on this node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -148,6 +120,11 @@ impl PolicyEntry {
 
     pub(super) fn used(&self) -> PolicyUse {
         PolicyUse { ingress: self.ingress.used(), egress: self.egress.used() }
+    }
+
+    /// Counts a packet that neither a rule of it nor another policy's let pass.
+    pub(super) fn count_unmatched(&self, direction: PolicyDirection) {
+        self.direction(direction).unmatched.count();
     }
 
     fn direction(&self, direction: PolicyDirection) -> &DirectionEntry {
@@ -330,10 +307,12 @@ impl InterfacePolicy {
         direction: PolicyDirection,
         peers: &PeerTable,
         request: &Request,
-    ) -> Ruling<'a> {
+    ) -> Ruled<'a> {
         let chain = &self.chain(direction).0;
-        let (before, rest) = chain.split_at(chain.partition_point(|policy| policy.tier < Some(Tier::Namespace)));
-        let (namespace, after) = rest.split_at(rest.partition_point(|policy| policy.tier == Some(Tier::Namespace)));
+        let (before, rest) =
+            chain.split_at(chain.partition_point(|policy| policy.tier < Some(Tier::Namespace)));
+        let (namespace, after) =
+            rest.split_at(rest.partition_point(|policy| policy.tier == Some(Tier::Namespace)));
         let first = |policies: &'a [Arc<PolicyEntry>]| {
             policies.iter().find_map(|policy| {
                 let rules = policy.rules(direction).iter();
@@ -341,51 +320,22 @@ impl InterfacePolicy {
                 Some((&**policy, rule))
             })
         };
-        match first(before) {
-            Some((_, rule)) if rule.action() == PolicyAction::Pass => {}
-            Some((policy, rule)) => return Ruling::Rule { policy, rule },
-            None => {}
-        }
-        if !namespace.is_empty() {
-            return match first(namespace) {
-                Some((policy, rule)) => Ruling::Rule { policy, rule },
-                None => Ruling::Isolated(self, direction),
-            };
-        }
-        match first(after) {
-            Some((_, rule)) if rule.action() == PolicyAction::Pass => Ruling::Open,
-            Some((policy, rule)) => Ruling::Rule { policy, rule },
-            None => Ruling::Open,
-        }
+        let passed_on = match first(before) {
+            Some((_, rule)) if rule.action() == PolicyAction::Pass => Some(rule),
+            Some((policy, rule)) => return Ruled { ruling: Ruling::Rule { policy, rule }, passed_on: None },
+            None => None,
+        };
+        let (deciding, otherwise) = match namespace {
+            [] => (after, Ruling::Open),
+            _ => (namespace, Ruling::Isolated(self, direction)),
+        };
+        let ruling = first(deciding).map_or(otherwise, |(policy, rule)| Ruling::Rule { policy, rule });
+        Ruled { ruling, passed_on }
     }
 
     /// The policies of the namespace that govern a direction.
     pub(crate) fn isolating(&self, direction: PolicyDirection) -> impl Iterator<Item = &PolicyEntry> {
         let chain = self.chain(direction).0.iter();
         chain.filter(|policy| policy.tier == Some(Tier::Namespace)).map(|policy| &**policy)
-    }
-}
-
-impl Ruling<'_> {
-    /// Whether the request may pass.
-    pub(crate) fn allows(&self) -> bool {
-        match self {
-            Self::Open => true,
-            Self::Rule { rule, .. } => rule.action() != PolicyAction::Deny,
-            Self::Isolated(..) => false,
-        }
-    }
-
-    /// Counts a flow that it lets pass, or a packet that it does not.
-    pub(crate) fn count(&self) {
-        match self {
-            Self::Open => {}
-            Self::Rule { rule, .. } => rule.hits.count(),
-            Self::Isolated(interface, direction) => {
-                interface
-                    .isolating(*direction)
-                    .for_each(|policy| policy.direction(*direction).unmatched.count());
-            }
-        }
     }
 }

@@ -132,6 +132,24 @@ fn a_pod_whose_binding_is_not_held_any_more_comes_back_when_the_controller_has_s
 }
 
 #[test]
+fn a_pod_that_the_node_attached_by_itself_is_the_controllers_once_it_has_spoken() {
+    let node = TestNode::new();
+    let objects = |more: Vec<Object>| [basics(), vec![lease(1, SMALL)], more].concat();
+    node.apply(1, &objects(vec![])).unwrap();
+    let pod = node.attach(request("web", "c1"), &anywhere()).unwrap();
+    assert!(node.restarted().agent.state().is_in_tables(pod.vmi), "nobody has spoken");
+    node.apply(2, &objects(vec![binding("web", &[], None)])).unwrap();
+    // The pod is gone; its containers may not be.
+    node.apply(3, &objects(vec![])).unwrap();
+    assert!(node.agent.state().is_in_tables(pod.vmi));
+
+    let after = node.restarted();
+    assert!(!after.agent.state().is_in_tables(pod.vmi), "what governed it is not known any more");
+    after.apply(4, &objects(vec![binding("web", &[], None)])).unwrap();
+    assert!(after.agent.state().is_in_tables(pod.vmi));
+}
+
+#[test]
 fn a_device_that_cannot_be_opened_again_is_told_until_it_is() {
     let node = TestNode::with_lease(SMALL);
     let before = attach(&node, "web", "c1");
