@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use vrouter_objects::{
-    DropReason, IpProtocol, NextHop, RouterId, RouterKind, TrafficPolicy, VXLAN_PORT, VmiId, VrfId,
+    DropReason, IpNet, IpProtocol, NextHop, RouterId, RouterKind, TrafficPolicy, VXLAN_PORT, VmiId, VrfId,
 };
 
 use super::classify::{Arrival, Arrived, Entrance};
@@ -241,10 +241,15 @@ pub(super) fn check_tunnel_port(protocol: IpProtocol, port: u16, source: &Source
     Ok(())
 }
 
-/// Whether a service lets a client in, by the address that it has outside: its node's, if the nodes do not know its network.
-#[inline]
+/// Whether a service lets a client in.
+#[inline(always)]
 pub(super) fn is_admitted(snapshot: &Snapshot, frontend: &Frontend, key: &FlowKey) -> bool {
-    let Some(ranges) = frontend.guard() else { return true };
+    frontend.guard().is_none_or(|ranges| is_among(snapshot, ranges, key))
+}
+
+/// Whether a client is in one of these ranges by the address that it has outside: its node's, if the nodes do not know its network.
+#[inline(never)]
+fn is_among(snapshot: &Snapshot, ranges: &[IpNet], key: &FlowKey) -> bool {
     let is_known = key.origin != Origin::Cluster || snapshot.is_known_in_fabric(key.vrf);
     let nodes = || snapshot.host().and_then(|host| host.source(key.source.family())).copied();
     let name = if is_known { Some(key.source) } else { nodes() }.map(IpAddr::from);
@@ -309,8 +314,25 @@ fn hairpin(snapshot: &Snapshot, vrf: VrfId, pod: Address) -> Option<Source<'_>> 
 }
 
 /// In whose name a flow's packets go to this destination.
-#[inline]
+#[inline(always)]
 pub(super) fn source<'a>(
+    snapshot: &'a Snapshot,
+    entrance: Entrance,
+    key: &FlowKey,
+    (egress_vrf, destination): (VrfId, Address),
+    next_hop: PackedNextHop,
+    is_to_service: bool,
+) -> Result<Source<'a>, Refused> {
+    // Within one network, everybody goes by their own name.
+    if key.vrf == egress_vrf && entrance != Entrance::Host && next_hop != PackedNextHop::Receive {
+        return Ok(Source::Sender);
+    }
+    source_across(snapshot, entrance, key, (egress_vrf, destination), next_hop, is_to_service)
+}
+
+/// The same, from one network to another, or by the node.
+#[inline(never)]
+fn source_across<'a>(
     snapshot: &'a Snapshot,
     entrance: Entrance,
     key: &FlowKey,
@@ -337,8 +359,6 @@ pub(super) fn source<'a>(
 }
 
 /// In whose name packets that came in by the node go to a service's member on another one.
-#[cold]
-#[inline(never)]
 fn from_beyond<'a>(
     snapshot: &'a Snapshot,
     key: &FlowKey,

@@ -111,7 +111,9 @@ impl Frontend {
     /// Who alone may come by it (`loadBalancerSourceRanges`); `None`: everybody.
     #[inline]
     pub(crate) fn guard(&self) -> Option<&[IpNet]> {
-        let guarded = self.kind == FrontendKind::External(ExternalKind::LoadBalancer);
-        Some(&*self.fip.source_ranges).filter(|ranges| guarded && !ranges.is_empty())
+        if self.kind != FrontendKind::External(ExternalKind::LoadBalancer) {
+            return None;
+        }
+        Some(&*self.fip.source_ranges).filter(|ranges| !ranges.is_empty())
     }
 }
