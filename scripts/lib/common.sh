@@ -73,7 +73,7 @@ build_programs() {
     mkdir -p "$programs"
     touch "$stamp.new"
     cargo build --manifest-path "$root/Cargo.toml" "${cargo_profile[@]}" --bins \
-        -p vrouter-daemon -p vrouter-control -p vrouter-cni -p vrctl -p vrouter-lab >&2
+        -p vrouter-daemon -p vrouter-control -p vrouter-cni -p vrctl -p vrouter-lab >&2 || return
     mv "$stamp.new" "$stamp"
 }
 

@@ -30,10 +30,15 @@ pub(super) fn replace(path: &Path, contents: &[u8]) -> Result<(), StateError> {
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(io_error("syncing", directory))
 }
 
-/// Adds to the file's end. Nothing waits for the disk.
+/// Adds to the file's end, all of it or nothing. Nothing waits for the disk.
 pub(super) fn append(path: &Path, contents: &[u8]) -> Result<(), StateError> {
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    file.and_then(|mut file| file.write_all(contents)).map_err(io_error("writing", path))
+    let append = || {
+        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        let end = file.metadata()?.len();
+        // What follows half of an entry could not be read.
+        file.write_all(contents).inspect_err(|_| drop(file.set_len(end)))
+    };
+    append().map_err(io_error("writing", path))
 }
 
 /// The file's length in bytes, 0 where there is none.

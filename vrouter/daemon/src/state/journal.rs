@@ -126,15 +126,25 @@ impl Replay {
         if self.version.is_some_and(|version| version >= entry.version) {
             return true;
         }
-        let before = self.objects.clone();
-        entry.changes.remove.iter().for_each(|key| self.remove(&WireKey::new(key)));
-        entry.changes.put.into_iter().for_each(|object| self.put(object));
-        if self.digest != entry.digest {
-            self.objects = before;
+        if self.digest_after(&entry.changes) != entry.digest {
             return false;
         }
+        entry.changes.remove.iter().for_each(|key| self.remove(&WireKey::new(key)));
+        entry.changes.put.into_iter().for_each(|object| self.put(object));
         self.version = Some(entry.version);
         true
+    }
+
+    fn digest_after(&self, changes: &v1::Changes) -> Digest {
+        let mut digest = self.digest;
+        let put = changes.put.iter().filter_map(key_of);
+        for key in changes.remove.iter().cloned().chain(put) {
+            if let Some(object) = self.objects.get(&WireKey::new(&key)) {
+                digest.remove(object_digest(object));
+            }
+        }
+        changes.put.iter().for_each(|object| digest.add(object_digest(object)));
+        digest
     }
 
     fn finish(self) -> Option<StoredTables> {
