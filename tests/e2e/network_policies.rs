@@ -87,8 +87,8 @@ fn play(lab: &Lab, recipe: &str) -> Result<()> {
 /// An address that a load balancer has just got is out of a client's reach for a moment, at times.
 fn carried_out_at_last(lab: &Lab, attempts: &[Attempt]) -> Result<()> {
     const TRIES: usize = 3;
-    let tries = (1..TRIES).map(|_| carry_out(lab, attempts));
-    tries.into_iter().find(Result::is_ok).unwrap_or_else(|| carry_out(lab, attempts))
+    let mut tries = (1..TRIES).map(|_| carry_out(lab, attempts));
+    tries.find(Result::is_ok).unwrap_or_else(|| carry_out(lab, attempts))
 }
 
 fn obeyed(lab: &Lab, attempts: &[Attempt]) -> Result<()> {

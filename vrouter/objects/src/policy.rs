@@ -159,6 +159,16 @@ pub struct PeerAddressKey {
     pub address: IpAddr,
 }
 
+impl Peers {
+    /// Those that are named one by one; none where everybody is meant.
+    pub fn named(&self) -> &[Peer] {
+        match self {
+            Self::Any => &[],
+            Self::These(peers) => peers,
+        }
+    }
+}
+
 impl PolicyDirection {
     /// Both, in the order a packet meets them.
     pub const BOTH: [Self; 2] = [Self::Egress, Self::Ingress];

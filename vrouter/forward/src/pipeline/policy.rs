@@ -151,8 +151,8 @@ impl<'a> Pods<'a> {
     }
 
     fn have_changed(&self, snapshot: &Snapshot, since: Epoch) -> bool {
-        let policies = [self.from, self.to].into_iter().flatten().filter_map(|pod| pod.policy.as_deref());
-        policies.into_iter().any(|policy| policy.has_changed(snapshot.peers(), since))
+        let mut policies = [self.from, self.to].into_iter().flatten().filter_map(|pod| pod.policy.as_deref());
+        policies.any(|policy| policy.has_changed(snapshot.peers(), since))
     }
 
     fn judge(&self, snapshot: &'a Snapshot, connection: &Connection) -> Judgement<'a> {

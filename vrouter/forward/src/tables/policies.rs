@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use vrouter_objects::{Object, ObjectKey, PeerSetId, PodBinding, PodName, PolicyId, Vmi, VmiId, VmiKind};
+use vrouter_objects::{Object, ObjectKey, PeerSetId, PodBinding, PodName, PolicyId, Vmi, VmiKind};
 
 use super::Tables;
 use super::policy::{InterfacePolicy, PolicyEntry, PolicyUse};
@@ -98,7 +98,7 @@ impl Tables {
     }
 
     fn binding_of(&self, vmi: &Vmi) -> Option<&PodBinding> {
-        if vmi.kind != VmiKind::Pod || vmi.id == VmiId::HOST {
+        if vmi.kind != VmiKind::Pod {
             return None;
         }
         let key = ObjectKey::PodBinding(vmi.name.parse().ok()?);

@@ -164,11 +164,7 @@ impl DirectionEntry {
 
 impl RuleEntry {
     fn new(rule: &PolicyRule, hits: Hits) -> Self {
-        let peers = match &rule.peers {
-            Peers::Any => &[],
-            Peers::These(peers) => peers.as_slice(),
-        };
-        let blocks = peers.iter().filter_map(|peer| match peer {
+        let blocks = rule.peers.named().iter().filter_map(|peer| match peer {
             Peer::Block { prefix, except } => Some(BlockEntry {
                 prefix: MaskedPrefix::new(*prefix),
                 except: except.iter().map(|prefix| MaskedPrefix::new(*prefix)).collect(),
@@ -189,11 +185,7 @@ impl RuleEntry {
     }
 
     fn sets(&self) -> impl Iterator<Item = PeerSetId> {
-        let peers = match &self.rule.peers {
-            Peers::Any => &[],
-            Peers::These(peers) => peers.as_slice(),
-        };
-        peers.iter().filter_map(|peer| match peer {
+        self.rule.peers.named().iter().filter_map(|peer| match peer {
             Peer::Set(set) => Some(*set),
             Peer::Block { .. } => None,
         })
@@ -296,7 +288,7 @@ impl InterfacePolicy {
         self.generation > since || self.sets.iter().any(|set| peers.has_changed(*set, since))
     }
 
-    /// Whether policies of the namespace govern either direction, or rules of others speak of it.
+    /// Whether any policy, of whatever tier, governs a direction.
     pub(crate) fn governs(&self, direction: PolicyDirection) -> bool {
         !self.chain(direction).0.is_empty()
     }

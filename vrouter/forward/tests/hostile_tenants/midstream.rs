@@ -17,11 +17,6 @@ const TCP: Voice = Voice::Service(ServiceProtocol::Tcp);
 const MIDSTREAM: [u8; 9] =
     [ACK, ACK | PSH, ACK | FIN, ACK | RST, RST, SYN | ACK, FIN, 0, ACK | PSH | FIN | URG];
 
-/// Every set of control bits there is.
-fn all_flags() -> impl Iterator<Item = u8> {
-    0..=u8::MAX
-}
-
 struct Scene {
     cluster: Cluster,
     attacker: PodHandle,
@@ -59,6 +54,11 @@ impl Scene {
         }
     }
 
+    /// With every set of control bits there is.
+    fn assert_all_in_vain(&mut self, ports: (u16, u16)) {
+        (0..=u8::MAX).for_each(|flags| self.assert_in_vain(ports, flags));
+    }
+
     fn answer(&mut self, ports: (u16, u16), flags: u8) -> Vec<Delivery> {
         let (from, to) = (address(&self.victim, self.family), address(&self.attacker, self.family));
         let frame = PacketBuilder::new(from, to).tcp(ports.1, ports.0, flags).payload(b"data").build();
@@ -71,9 +71,7 @@ fn no_control_bits_get_past_a_policy_that_lets_nobody_in() {
     for mut scene in scenes() {
         let victim = scene.victim.clone();
         govern(&mut scene.cluster, &victim, ingress(1, &[]));
-        for flags in all_flags() {
-            scene.assert_in_vain((7000, MEMBER_PORT), flags);
-        }
+        scene.assert_all_in_vain((7000, MEMBER_PORT));
     }
 }
 
@@ -83,9 +81,7 @@ fn no_control_bits_get_past_a_policy_that_lets_nothing_out() {
     for mut scene in scenes() {
         let attacker = scene.attacker.clone();
         govern(&mut scene.cluster, &attacker, egress(1, &[]));
-        for flags in all_flags() {
-            scene.assert_in_vain((7000, MEMBER_PORT), flags);
-        }
+        scene.assert_all_in_vain((7000, MEMBER_PORT));
     }
 }
 
@@ -118,9 +114,7 @@ fn what_looks_like_an_answer_is_none_where_nobody_asked() {
         let rules = [allow(Peers::Any, one_port(ServiceProtocol::Tcp, MEMBER_PORT))];
         let policy = Policy { egress: Some(Vec::new()), ..ingress(1, &rules) };
         govern(&mut scene.cluster, &attacker, policy);
-        for flags in all_flags() {
-            scene.assert_in_vain((MEMBER_PORT, 7000), flags);
-        }
+        scene.assert_all_in_vain((MEMBER_PORT, 7000));
         for voice in VOICES {
             let begun = Conversation::of(&attacker, voice, address(&scene.victim, scene.family), 7000)
                 .by(MEMBER_PORT);
