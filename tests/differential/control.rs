@@ -97,6 +97,7 @@ fn model(objects: &Objects) -> Result<Model> {
             vrf,
             mac,
             addresses,
+            link_local: Vec::new(),
         };
         model.attach(&OWN.name(), attachment);
     }

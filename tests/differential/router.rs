@@ -117,6 +117,7 @@ fn vhost0(vrf: VrfId) -> Vmi {
         vrf,
         mac: host_mac(),
         addresses: Vec::new(),
+        link_local: None,
         mtu: HOST_MTU,
     }
 }
@@ -124,7 +125,8 @@ fn vhost0(vrf: VrfId) -> Vmi {
 fn pod(number: u8) -> Result<Vmi> {
     let Interface { vmi, name, mac, addresses } = Interface::of(number)?;
     let (kind, vrf) = (VmiKind::Pod, control::pods()?);
-    Ok(Vmi { id: vmi, name: format!("default/{name}"), kind, vrf, mac, addresses, mtu: POD_MTU })
+    let name = format!("default/{name}");
+    Ok(Vmi { id: vmi, name, kind, vrf, mac, addresses, link_local: None, mtu: POD_MTU })
 }
 
 fn port(pod: u8) -> PortId {

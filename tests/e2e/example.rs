@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use serde::Deserialize;
+use serde_json::Value;
 use vrouter_tests::attempt::{Attempt, attempts};
 use vrouter_tests::lab::Lab;
 
@@ -24,6 +26,12 @@ impl Example {
     /// Who reaches whom, as its comments say.
     pub fn attempts(&self) -> Result<Vec<Attempt>> {
         attempts(&self.text).with_context(|| self.path.display().to_string())
+    }
+
+    /// Its objects.
+    pub fn objects(&self) -> Result<Vec<Value>> {
+        let objects = serde_yaml_ng::Deserializer::from_str(&self.text).map(Value::deserialize);
+        objects.collect::<Result<_, _>>().with_context(|| self.path.display().to_string())
     }
 
     /// Its objects of other kinds than these, as a text of their own.

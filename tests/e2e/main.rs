@@ -14,6 +14,7 @@ mod group;
 mod host;
 mod input;
 mod interop;
+mod link_local;
 mod load;
 mod malformed;
 mod matrix;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         network_policies::GROUP,
         policy_changes::GROUP,
         tenants::GROUP,
+        link_local::GROUP,
         matrix::GROUP,
         host::GROUP,
         paths::GROUP,

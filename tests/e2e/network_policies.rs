@@ -80,15 +80,8 @@ fn play(lab: &Lab, recipe: &str) -> Result<()> {
     let attempts = example.attempts()?;
     lab.try_apply(&lab.write("without-policies.yaml", &example.without(&POLICIES))?)?.success()?;
     let works: Vec<_> = attempts.iter().map(|attempt| attempt.that(Verdict::Works)).collect();
-    let before = carried_out_at_last(lab, &works).context("before there is a policy");
+    let before = carry_out(lab, &works).context("before there is a policy");
     example.while_applied(lab, || before.and_then(|()| obeyed(lab, &attempts)))
-}
-
-/// An address that a load balancer has just got is out of a client's reach for a moment, at times.
-fn carried_out_at_last(lab: &Lab, attempts: &[Attempt]) -> Result<()> {
-    const TRIES: usize = 3;
-    let mut tries = (1..TRIES).map(|_| carry_out(lab, attempts));
-    tries.find(Result::is_ok).unwrap_or_else(|| carry_out(lab, attempts))
 }
 
 fn obeyed(lab: &Lab, attempts: &[Attempt]) -> Result<()> {

@@ -187,6 +187,8 @@ pub struct Interface {
     pub mac: String,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
+    /// By which its node reaches it, and nobody else: IPv4 first.
+    pub link_local: Vec<IpAddr>,
     /// Its MTU.
     pub mtu: u32,
     /// The flows it began.

@@ -7,10 +7,11 @@ use vrouter_objects::{Vni, VrfId};
 
 use crate::family::Family;
 use crate::network::{
-    NetworkRole, NetworkSubnet, POD_NETWORK, PodNetwork, SERVICE_NETWORK, Tenancy, VirtualNetwork, overlap,
+    LINK_LOCAL_NETWORK, NetworkRole, NetworkSubnet, POD_NETWORK, PodNetwork, SERVICE_NETWORK, Tenancy,
+    VirtualNetwork, overlap,
 };
 use crate::node_port::NodePortRange;
-use crate::{ModelError, NamespacedName};
+use crate::{ModelError, NamespacedName, family};
 
 /// What the model must be told of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,9 @@ pub struct ModelConfig {
     pub services: VirtualNetwork,
     /// `default/ip-fabric`: the nodes themselves, and whoever is beyond them.
     pub fabric: VirtualNetwork,
+    /// The subnets of `default/link-local`, by whose addresses each node reaches its own pods; empty: there is no such
+    /// network. It is numbered as custom networks are.
+    pub link_local: Vec<NetworkSubnet>,
     /// The ports that Services may have at the nodes' addresses.
     pub node_ports: NodePortRange,
     /// Where Services of type LoadBalancer get their addresses from, in order of preference; empty: somebody else
@@ -31,6 +35,19 @@ pub struct ModelConfig {
 
 /// The namespace of the cluster's own networks.
 const NETWORK_NAMESPACE: &str = "default";
+
+/// What an address is for, as far as the cluster's own networks tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressUse {
+    /// Pods have such.
+    Pods,
+    /// Services have such.
+    Services,
+    /// Each node has given such to its own pods.
+    LinkLocal,
+    /// Nodes have such, and whoever is beyond them.
+    Beyond,
+}
 
 /// The VNI of each network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,15 +62,16 @@ pub struct NetworkVnis {
 
 impl ModelConfig {
     /// A cluster with these networks; each node gets a block of these lengths (IPv4, IPv6) out of the pod prefixes.
-    /// It has the usual node ports and no load-balancer pool.
+    /// It has the usual node ports, no load-balancer pool and no link-local network.
     pub fn new(
         pod_prefixes: Vec<IpNet>,
         service_prefixes: Vec<IpNet>,
         [v4_block, v6_block]: [u8; 2],
         vnis: NetworkVnis,
     ) -> Result<Self, ModelError> {
-        let pod_prefixes = one_per_family("pod network", pod_prefixes)?;
-        let service_prefixes = one_per_family("service network", service_prefixes)?;
+        let pod_prefixes = at_least_one("pod network", one_per_family("pod network", pod_prefixes)?)?;
+        let service_prefixes =
+            at_least_one("service network", one_per_family("service network", service_prefixes)?)?;
         for &pods in &pod_prefixes {
             for &services in &service_prefixes {
                 if overlap(pods, services) {
@@ -68,24 +86,18 @@ impl ModelConfig {
             let name = NamespacedName::new(NETWORK_NAMESPACE, name);
             VirtualNetwork { name, vrf, vni, subnets, space: vrf, role }
         };
-        let subnet_of = |network: &str, prefix: IpNet| {
-            let name = match Family::from(prefix) {
-                Family::V4 => format!("{network}-v4-subnet"),
-                Family::V6 => format!("{network}-v6-subnet"),
-            };
-            NamespacedName::new(NETWORK_NAMESPACE, name)
-        };
         let pods = pod_prefixes.into_iter();
-        let pods = pods.map(|prefix| NetworkSubnet::of_pods(subnet_of(POD_NETWORK, prefix), prefix));
+        let pods = pods.map(|prefix| NetworkSubnet::of_pods(subnet_name(POD_NETWORK, prefix), prefix));
         let services = service_prefixes.into_iter();
         let services =
-            services.map(|prefix| NetworkSubnet::of_services(subnet_of(SERVICE_NETWORK, prefix), prefix));
+            services.map(|prefix| NetworkSubnet::of_services(subnet_name(SERVICE_NETWORK, prefix), prefix));
         let of_pods = NetworkRole::Pods(PodNetwork { tenancy: Tenancy::Cluster, services: vrf(2) });
         let of_services = NetworkRole::Services(Tenancy::Cluster);
         let config = Self {
             pods: network(POD_NETWORK, vrf(1), vnis.pods, pods.collect(), of_pods),
             services: network(SERVICE_NETWORK, vrf(2), vnis.services, services.collect(), of_services),
             fabric: network("ip-fabric", vrf(3), vnis.fabric, Vec::new(), NetworkRole::Fabric),
+            link_local: Vec::new(),
             node_ports: NodePortRange::default(),
             load_balancer_pool: Vec::new(),
             block_lengths: [v4_block, v6_block],
@@ -103,7 +115,7 @@ impl ModelConfig {
     pub fn with_load_balancer_pool(self, pool: Vec<IpNet>) -> Result<Self, ModelError> {
         let pool: Vec<IpNet> = pool.into_iter().map(|prefix| prefix.trunc()).collect();
         for (i, &prefix) in pool.iter().enumerate() {
-            let others = self.networks().into_iter().flat_map(VirtualNetwork::prefixes);
+            let others = self.prefixes().chain(self.link_local.iter().map(|subnet| subnet.prefix));
             if let Some(other) = others.chain(pool[..i].iter().copied()).find(|other| overlap(*other, prefix))
             {
                 return Err(ModelError::PoolOverlap { prefix, other });
@@ -112,20 +124,53 @@ impl ModelConfig {
         Ok(Self { load_balancer_pool: pool, ..self })
     }
 
-    /// All networks.
+    /// The same cluster with these link-local prefixes, at most one per family. Those of a family that pods have no addresses of
+    /// are left out.
+    pub fn with_link_local(self, prefixes: Vec<IpNet>) -> Result<Self, ModelError> {
+        let mut prefixes = one_per_family("link-local network", prefixes)?;
+        prefixes.retain(|prefix| self.pods.prefix((*prefix).into()).is_some());
+        for &prefix in &prefixes {
+            check_link_local(prefix)?;
+            let mut others = self.prefixes().chain(self.load_balancer_pool.iter().copied());
+            if let Some(other) = others.find(|other| overlap(*other, prefix)) {
+                return Err(ModelError::LinkLocalOverlap { prefix, other });
+            }
+        }
+        let subnet = |prefix| NetworkSubnet::of_pods(subnet_name(LINK_LOCAL_NETWORK, prefix), prefix);
+        Ok(Self { link_local: prefixes.into_iter().map(subnet).collect(), ..self })
+    }
+
+    /// What the link-local network is called, whether there is one or not.
+    pub(crate) fn link_local_name() -> NamespacedName {
+        NamespacedName::new(NETWORK_NAMESPACE, LINK_LOCAL_NETWORK)
+    }
+
+    /// All networks whose numbers are fixed.
     pub fn networks(&self) -> [&VirtualNetwork; 3] {
         [&self.pods, &self.services, &self.fabric]
     }
 
-    /// The network that an address is in, as far as the cluster knows: what is no pod's and no service's is beyond.
-    pub fn network_of(&self, address: IpAddr) -> &VirtualNetwork {
-        let inside = [&self.pods, &self.services].into_iter().find(|network| network.contains(address));
-        inside.unwrap_or(&self.fabric)
+    /// What an address is for.
+    pub(crate) fn use_of(&self, address: IpAddr) -> AddressUse {
+        if self.pods.contains(address) {
+            AddressUse::Pods
+        } else if self.services.contains(address) {
+            AddressUse::Services
+        } else if self.link_local.iter().any(|subnet| subnet.prefix.contains(&address)) {
+            AddressUse::LinkLocal
+        } else {
+            AddressUse::Beyond
+        }
     }
 
     /// The length of a node's block of this family.
     pub fn block_length(&self, family: Family) -> u8 {
         self.block_lengths[index(family)]
+    }
+
+    /// The prefixes of the networks whose numbers are fixed.
+    fn prefixes(&self) -> impl Iterator<Item = IpNet> {
+        self.networks().into_iter().flat_map(VirtualNetwork::prefixes)
     }
 
     fn check_vnis(&self) -> Result<(), ModelError> {
@@ -147,6 +192,15 @@ fn index(family: Family) -> usize {
     }
 }
 
+/// What the subnet of a network of the cluster's own is called.
+fn subnet_name(network: &str, prefix: IpNet) -> NamespacedName {
+    let name = match Family::from(prefix) {
+        Family::V4 => format!("{network}-v4-subnet"),
+        Family::V6 => format!("{network}-v6-subnet"),
+    };
+    NamespacedName::new(NETWORK_NAMESPACE, name)
+}
+
 fn one_per_family(network: &'static str, prefixes: Vec<IpNet>) -> Result<Vec<IpNet>, ModelError> {
     let mut kept: Vec<IpNet> = Vec::new();
     for prefix in prefixes.into_iter().map(|prefix| prefix.trunc()) {
@@ -155,7 +209,23 @@ fn one_per_family(network: &'static str, prefixes: Vec<IpNet>) -> Result<Vec<IpN
         }
         kept.push(prefix);
     }
-    if kept.is_empty() { Err(ModelError::NoPrefix { network }) } else { Ok(kept) }
+    Ok(kept)
+}
+
+fn at_least_one(network: &'static str, prefixes: Vec<IpNet>) -> Result<Vec<IpNet>, ModelError> {
+    if prefixes.is_empty() { Err(ModelError::NoPrefix { network }) } else { Ok(prefixes) }
+}
+
+/// Beside the gateway and what means the prefix as a whole, there must be an address for an interface.
+fn check_link_local(prefix: IpNet) -> Result<(), ModelError> {
+    let most = prefix.max_prefix_len() - 2;
+    if prefix.prefix_len() > most {
+        Err(ModelError::LinkLocalRoom { prefix, most })
+    } else if [prefix.network(), prefix.broadcast()].into_iter().all(family::is_routed) {
+        Ok(())
+    } else {
+        Err(ModelError::LinkLocalUnrouted { prefix })
+    }
 }
 
 /// A block must leave the gateway's block and at least one other, and hold at least two addresses.
@@ -228,6 +298,57 @@ mod tests {
         ] {
             let error = with(pool).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_link_local_prefix_is_apart_from_everything_else_and_has_room() {
+        let parse =
+            |list: &[&str]| -> Vec<IpNet> { list.iter().map(|prefix| prefix.parse().unwrap()).collect() };
+        let config = config(&["10.244.0.0/16", "fd00::/64"], &["10.96.0.0/12"], [24, 80]).unwrap();
+        let pool = || config.clone().with_load_balancer_pool(parse(&["192.0.2.0/24"])).unwrap();
+        for (prefixes, part) in [
+            (&["10.244.7.0/24"][..], "link-local network: 10.244.7.0/24 overlaps 10.244.0.0/16"),
+            (&["10.96.0.0/16"], "10.96.0.0/16 overlaps 10.96.0.0/12"),
+            (&["169.254.0.0/16", "fd00::1:0/112"], "fd00::1:0/112 overlaps fd00::/64"),
+            (&["192.0.2.64/26"], "192.0.2.64/26 overlaps 192.0.2.0/24"),
+            (&["169.254.0.0/18", "169.254.64.0/18"], "at most one prefix per family"),
+            (&["169.254.64.0/31"], "169.254.64.0/31 has no room for interfaces: it must be at least a /30"),
+            (
+                &["fd00:169:254::/127"],
+                "fd00:169:254::/127 has no room for interfaces: it must be at least a /126",
+            ),
+            (&["fe80::/64"], "fe80::/64 is no prefix that nodes can have routes to"),
+            (&["224.0.0.0/24"], "224.0.0.0/24 is no prefix that nodes can have routes to"),
+        ] {
+            let error = pool().with_link_local(parse(prefixes)).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        // Whichever of the two is asked for first.
+        let config = config.with_link_local(parse(&["169.254.64.1/30", "fd00:169:254::/126"])).unwrap();
+        assert_eq!(config.link_local[0].prefix.to_string(), "169.254.64.0/30");
+        let error = config.with_load_balancer_pool(parse(&["169.254.0.0/16"])).unwrap_err().to_string();
+        assert_eq!(error, "load-balancer pool: 169.254.0.0/16 overlaps 169.254.64.0/30");
+    }
+
+    #[test]
+    fn pods_have_link_local_addresses_of_the_families_that_they_have_others_of() {
+        let config = config(&["10.244.0.0/16"], &["10.96.0.0/12", "fd00:96::/108"], [24, 64]).unwrap();
+        assert!(config.link_local.is_empty());
+        let prefixes = ["169.254.64.0/18", "fd00:169:254::/112"].map(|prefix| prefix.parse().unwrap());
+        let config = config.with_link_local(prefixes.to_vec()).unwrap();
+        let shown: Vec<_> =
+            config.link_local.iter().map(|subnet| (subnet.name.to_string(), subnet.gateway)).collect();
+        let gateway = "169.254.64.1".parse().ok();
+        assert_eq!(shown, [("default/link-local-v4-subnet".to_owned(), gateway)]);
+        for (address, expected) in [
+            ("10.244.1.1", AddressUse::Pods),
+            ("10.96.0.1", AddressUse::Services),
+            ("169.254.127.255", AddressUse::LinkLocal),
+            ("169.254.128.0", AddressUse::Beyond),
+            ("fd00:169:254::1", AddressUse::Beyond),
+        ] {
+            assert_eq!(config.use_of(address.parse().unwrap()), expected, "{address}");
         }
     }
 

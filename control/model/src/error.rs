@@ -48,6 +48,28 @@ pub enum ModelError {
         /// Of a network, or of the pool itself.
         other: IpNet,
     },
+    /// A link-local address is an interface's and nothing else.
+    #[error("link-local network: {prefix} overlaps {other}")]
+    LinkLocalOverlap {
+        /// The prefix of the link-local network.
+        prefix: IpNet,
+        /// Of another network, or of the load-balancer pool.
+        other: IpNet,
+    },
+    /// A link-local prefix holds some interfaces.
+    #[error("link-local network: {prefix} has no room for interfaces: it must be at least a /{most}")]
+    LinkLocalRoom {
+        /// The prefix.
+        prefix: IpNet,
+        /// The longest length that leaves room for one.
+        most: u8,
+    },
+    /// Nodes find their own interfaces by routes to their link-local addresses.
+    #[error("link-local network: {prefix} is no prefix that nodes can have routes to")]
+    LinkLocalUnrouted {
+        /// The prefix.
+        prefix: IpNet,
+    },
     /// A node's block is a part of the pod prefix that holds some pods.
     #[error(
         "node block length /{length} does not fit pod prefix {prefix}: it must be from /{least} to /{most}"

@@ -85,6 +85,15 @@ pub fn address(family: Family, number: u128) -> IpAddr {
     }
 }
 
+/// Whether an address can be one interface's, and others than those on its link have a way to it.
+pub fn is_routed(address: IpAddr) -> bool {
+    let is_of_its_link = match address {
+        IpAddr::V4(address) => address.is_broadcast(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !is_of_its_link && !address.is_unspecified() && !address.is_loopback() && !address.is_multicast()
+}
+
 /// The prefix that holds just this address.
 pub fn host_prefix(address: IpAddr) -> IpNet {
     IpNet::from(address)

@@ -44,6 +44,9 @@ pub struct Args {
     /// Cluster addresses of Services, at most one prefix per family; the first is the primary family.
     #[arg(long, value_delimiter = ',', default_value = "10.96.0.0/12,fd00:10:96::/108")]
     pub service_cidr: Vec<IpNet>,
+    /// Addresses by which each node reaches its own pods, whatever network they are in, at most one prefix per family.
+    #[arg(long, value_delimiter = ',', default_value = "169.254.64.0/18,fd00:169:254::/112")]
+    pub link_local_cidr: Vec<IpNet>,
     /// Length of a node's block of pod addresses: IPv4, IPv6.
     #[arg(long, value_delimiter = ',', num_args = 1..=2, default_value = "24,64")]
     pub node_block_length: Vec<u8>,
@@ -106,7 +109,8 @@ impl Args {
         };
         ModelConfig::new(self.pod_cidr.clone(), self.service_cidr.clone(), [v4, v6], vnis)?
             .with_node_ports(self.node_port_range)
-            .with_load_balancer_pool(self.load_balancer_pool.clone())
+            .with_load_balancer_pool(self.load_balancer_pool.clone())?
+            .with_link_local(self.link_local_cidr.clone())
     }
 }
 
@@ -140,6 +144,17 @@ mod tests {
         args.model_config().unwrap();
         let args = parse(&["--load-balancer-pool", "192.0.2.0/24,2001:db8::/64"]).unwrap();
         assert_eq!(args.model_config().unwrap().load_balancer_pool.len(), 2);
+    }
+
+    #[test]
+    fn nodes_reach_pods_by_addresses_of_the_families_that_pods_have() {
+        let prefixes = |extra: &[&str]| {
+            let config = parse(extra).unwrap().model_config().unwrap();
+            config.link_local.iter().map(|subnet| subnet.prefix.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(prefixes(&[]), ["169.254.64.0/18", "fd00:169:254::/112"]);
+        assert_eq!(prefixes(&["--pod-cidr", "10.1.0.0/16"]), ["169.254.64.0/18"]);
+        assert_eq!(prefixes(&["--link-local-cidr", "100.64.0.0/20"]), ["100.64.0.0/20"]);
     }
 
     #[test]

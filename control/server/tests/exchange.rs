@@ -192,7 +192,8 @@ async fn ctrl_15_the_end_of_an_old_stream_takes_nothing_from_the_new_one() {
 async fn a_restart_changes_nothing_and_goes_on_above() {
     let web = "---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: web}, ports: [{port: 80}]}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: web-0, labels: {app: web}}\nspec: {nodeName: n1, containers: []}\n";
     let mut controller = Controller::start(&format!("{NODES}{web}")).await;
-    let attached = vec![attachment(1, "default/web-0", [10, 244, 1, 5])];
+    let link_local = vec![v1::Address { octets: vec![169, 254, 64, 7] }];
+    let attached = vec![v1::Attachment { link_local, ..attachment(1, "default/web-0", [10, 244, 1, 5]) }];
     let mut n1 = FakeNode::connect_with(&controller, "n1", Table::default(), attached.clone()).await;
     assert!(n1.settle(&controller).await.settled);
     assert_eq!(n1.table.floating_ips()[0].listeners[0].members[0].vmi, 1);
@@ -204,6 +205,9 @@ async fn a_restart_changes_nothing_and_goes_on_above() {
     let mut n2 = FakeNode::connect(&controller, "n2", Table::default()).await;
     n2.update().await;
     assert_eq!(n2.table.floating_ips()[0].listeners[0].members[0].vmi, 1);
+    let (kind, name) = ("iip".to_owned(), "default/web-0-eth0-link-local-v4".to_owned());
+    let found = controller.inspect().await.objects(v1::ObjectsRequest { kind, name }).await.unwrap();
+    assert_eq!(found.into_inner().objects.len(), 1);
     let mut n1 = FakeNode::connect_with(&controller, "n1", table.clone(), attached).await;
     assert!(controller.status().await.version >= table.version);
     controller.write("other.yaml", &service("other", 80));
@@ -237,6 +241,8 @@ async fn attachments_reach_the_tables_of_others() {
 #[tokio::test]
 async fn bad_messages_end_the_stream_with_their_fault() {
     let controller = Controller::start(NODES).await;
+    let short = vec![v1::Address { octets: vec![169, 254, 64] }];
+    let odd = v1::Attachment { link_local: short, ..attachment(1, "default/web-0", [10, 244, 7, 7]) };
     for (message, part) in [
         (v1::node_message::Kind::Detached(v1::Detached { vmi: 0 }), "detached: vmi"),
         (
@@ -246,6 +252,10 @@ async fn bad_messages_end_the_stream_with_their_fault() {
         (
             v1::node_message::Kind::Attachment(v1::AttachmentReport { attachment: None }),
             "attachment: is missing",
+        ),
+        (
+            v1::node_message::Kind::Attachment(v1::AttachmentReport { attachment: Some(odd) }),
+            "attachment of vmi 1: link_local: is an address of 3 bytes",
         ),
     ] {
         let mut n1 = FakeNode::connect(&controller, "n1", Table::default()).await;

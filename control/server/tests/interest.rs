@@ -7,8 +7,12 @@ use common::{Controller, FakeNode, NODES, Table};
 use vrouter_proto::v1;
 
 /// The networks that every node holds.
-const EVERYWHERE: [&str; 3] =
-    ["default/default-podnetwork", "default/default-servicenetwork", "default/ip-fabric"];
+const EVERYWHERE: [&str; 4] = [
+    "default/default-podnetwork",
+    "default/default-servicenetwork",
+    "default/ip-fabric",
+    "default/link-local",
+];
 
 /// A namespace whose networks are its own.
 const TENANT: &str = "---

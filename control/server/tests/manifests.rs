@@ -130,7 +130,7 @@ async fn what_is_wrong_with_policies_and_networks_is_named() {
     }
     // What these say beyond what is read is left alone, as of other kinds; and versions that say the same are read.
     let fine = [
-        object("extensions/v1beta1", "NetworkPolicy", "old", "{podSelector: {}, sidecar: {}}"),
+        object("extensions/v1beta1", "NetworkPolicy", "old", "{podSelector: {}, ingress: ~}"),
         object(
             "core.contrail.juniper.net/v3",
             "Subnet",
@@ -180,6 +180,32 @@ async fn a_policy_that_cannot_be_read_any_more_stays_as_it_was() {
         controller.write("deny.yaml", &wrong);
         assert_eq!(n1.settle(&controller).await.problems.len(), 1);
         assert_eq!(n1.table, guarded, "{wrong}");
+    }
+}
+
+/// The controller that starts next does not know what the policy was; it knows that there is one.
+#[tokio::test]
+async fn a_policy_that_is_broken_when_the_controller_starts_opens_nothing() {
+    let pod = object("v1", "Pod", "web", "{nodeName: n1, containers: []}");
+    let mut controller = Controller::start(&format!("{NODES}{pod}")).await;
+    let policy = |types| {
+        let spec = format!("{{podSelector: {{}}, policyTypes: {types}}}");
+        object("networking.k8s.io/v1", "NetworkPolicy", "deny", &spec)
+    };
+    controller.write("deny.yaml", &policy("[Ingress]"));
+    let mut n1 = FakeNode::connect(&controller, "n1", Table::default()).await;
+    n1.settle(&controller).await;
+    let id = n1.table.policies()[0].id;
+    controller.write("deny.yaml", &policy("Ingress"));
+    controller.stop().await;
+    controller.resume().await;
+    let mut n1 = FakeNode::connect(&controller, "n1", n1.table).await;
+    let status = n1.settle(&controller).await;
+    assert_eq!(status.problems.len(), 1);
+    let policies = n1.table.policies();
+    assert_eq!(policies.iter().map(|policy| policy.id).collect::<Vec<_>>(), [id]);
+    for rules in [&policies[0].ingress, &policies[0].egress] {
+        assert!(rules.as_ref().is_some_and(|rules| rules.rules.is_empty()), "{policies:?}");
     }
 }
 

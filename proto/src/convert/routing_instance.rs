@@ -41,6 +41,7 @@ impl From<NetworkKind> for v1::NetworkKind {
         match kind {
             NetworkKind::Overlay => Self::Overlay,
             NetworkKind::Fabric => Self::Fabric,
+            NetworkKind::LinkLocal => Self::LinkLocal,
         }
     }
 }
@@ -49,6 +50,7 @@ fn network_kind(number: i32) -> Result<NetworkKind, Problem> {
     match v1::NetworkKind::try_from(number) {
         Ok(v1::NetworkKind::Overlay) => Ok(NetworkKind::Overlay),
         Ok(v1::NetworkKind::Fabric) => Ok(NetworkKind::Fabric),
+        Ok(v1::NetworkKind::LinkLocal) => Ok(NetworkKind::LinkLocal),
         Ok(v1::NetworkKind::Unspecified) | Err(_) => Err(Problem::UnknownValue(number)),
     }
 }

@@ -162,7 +162,14 @@ fn every_kind() -> Vec<Object> {
         Object::PeerSet(PeerSet { id: PeerSetId::new(6).unwrap(), name: "pods app=web".to_owned() }),
         peer_address(Some(Port::new(8080).unwrap())),
         peer_address(None),
+        network(NetworkKind::Overlay),
+        network(NetworkKind::LinkLocal),
     ]
+}
+
+fn network(kind: NetworkKind) -> Object {
+    let vni = Vni::new(4096).unwrap();
+    Object::RoutingInstance(RoutingInstance { kind, ..RoutingInstance::new(vrf(4), "shop/net", vni, vec![]) })
 }
 
 fn policy(tier: Tier, action: PolicyAction) -> Object {

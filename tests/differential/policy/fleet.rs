@@ -122,6 +122,7 @@ impl Fleet {
             vrf,
             mac,
             addresses: pod.addresses.clone(),
+            link_local: None,
             mtu: 1450,
         };
         self.cluster.nodes[pod.node - 1].attach(interface, port);
@@ -134,6 +135,7 @@ impl Fleet {
             vrf,
             mac,
             addresses: pod.addresses.clone(),
+            link_local: Vec::new(),
         };
         self.controller.attach(pod.node, attachment);
         self.interfaces.insert(name.clone(), Interface { node: pod.node, port, vmi, mac });

@@ -22,6 +22,7 @@ pub const EXTERNAL: [&str; 2] = ["172.30.254.0/24", "fd00:30:254::/112"];
 
 const CLIENT: u8 = 251;
 const SECOND_CLIENT: u8 = 252;
+const CLIENTS: [(Part, u8); 2] = [(Part::Client, CLIENT), (Part::SecondClient, SECOND_CLIENT)];
 const ROUTER: u8 = 254;
 
 /// The router's interface towards the internet.
@@ -77,7 +78,7 @@ fn on_underlay(place: u8) -> (Ipv4Addr, Ipv6Addr) {
 pub fn build(lab: &LabName, nodes: &[Node]) -> Result<()> {
     let router = lab.netns(&Part::Underlay);
     let internet = lab.netns(&Part::Internet);
-    for (part, place) in [(Part::Client, CLIENT), (Part::SecondClient, SECOND_CLIENT)] {
+    for (part, place) in CLIENTS {
         let (ipv4, ipv6) = on_underlay(place);
         underlay::add(&router, &lab.netns(&part), &part.to_string(), ipv4, ipv6)?;
     }
@@ -86,12 +87,13 @@ pub fn build(lab: &LabName, nodes: &[Node]) -> Result<()> {
     for node in nodes {
         default_routes(&node.netns, ipv4, ipv6)?;
     }
-    for client in [Part::Client, Part::SecondClient].map(|part| lab.netns(&part)) {
+    for (part, place) in CLIENTS {
+        let client = lab.netns(&part);
         default_routes(&client, ipv4, ipv6)?;
         // By ports too, so that one client's connections go by way of every node.
         client.sysctl(&["net.ipv4.fib_multipath_hash_policy=1", "net.ipv6.fib_multipath_hash_policy=1"])?;
         keep_ways(&client);
-        without_link_local(&client)?;
+        with_link_local_at_once(&client, place)?;
         route_to_nodes(&client, DEVICE, nodes)?;
     }
     by_addresses_alone(&router);
@@ -106,11 +108,13 @@ fn keep_ways(netns: &Netns) {
 }
 
 /// Linux chooses an IPv6 connection's way before it knows its source port, and anew with it whenever an address comes. The
-/// link-local one comes a second or two after its interface.
-fn without_link_local(netns: &Netns) -> Result<()> {
+/// link-local one of its own making comes a second or two after its interface, so this one takes its place. To do without
+/// would not do: it asks from there whether its next hops are still alive, and takes those for dead that it cannot ask.
+fn with_link_local_at_once(netns: &Netns, place: u8) -> Result<()> {
     netns.ip_batch(&format!(
         "link set {DEVICE} addrgenmode none\n\
-         addr flush dev {DEVICE} scope link\n"
+         addr flush dev {DEVICE} scope link\n\
+         addr add fe80::{place:x}/64 dev {DEVICE} nodad\n"
     ))
 }
 

@@ -154,19 +154,19 @@ impl Family {
 fn next_free(prefix: &IpNet, last: Option<IpAddr>, taken: &impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
     let hosts = Hosts::of(prefix);
     let start = last.and_then(|last| hosts.offset(last)).map_or(0, |offset| offset + 1);
-    (start..hosts.count).chain(0..start.min(hosts.count)).map(|offset| hosts.at(offset)).find(|a| !taken(*a))
+    hosts.round(start).find(|address| !taken(*address))
 }
 
 /// The addresses of a prefix that a host may have: not the network's own nor, for IPv4, the broadcast address — save in
 /// prefixes too small to have them (RFC 3021, RFC 6164).
-struct Hosts {
+pub(crate) struct Hosts {
     family: Family,
     first: u128,
     count: u128,
 }
 
 impl Hosts {
-    fn of(prefix: &IpNet) -> Self {
+    pub(crate) fn of(prefix: &IpNet) -> Self {
         let family = Family::of(prefix);
         let host_bits = prefix.max_prefix_len() - prefix.prefix_len();
         let size = 1u128.checked_shl(host_bits.into()).unwrap_or(u128::MAX);
@@ -176,6 +176,13 @@ impl Hosts {
             (_, Family::V4) => Self { family, first: network + 1, count: size - 2 },
             (_, Family::V6) => Self { family, first: network + 1, count: size - 1 },
         }
+    }
+
+    /// All of them once, from this one on.
+    pub(crate) fn round(&self, start: u128) -> impl Iterator<Item = IpAddr> {
+        // Even the smallest prefix has one.
+        let start = start % self.count;
+        (start..self.count).chain(0..start).map(|offset| self.at(offset))
     }
 
     fn at(&self, offset: u128) -> IpAddr {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use vrouter_forward::frame::PortId;
-use vrouter_objects::{MacAddress, PodName, Vmi, VmiId, VmiKind, VrfId};
+use vrouter_objects::{LinkLocal, MacAddress, PodName, Vmi, VmiId, VmiKind, VrfId};
 use vrouter_proto::convert::mac_to_bytes;
 use vrouter_proto::v1;
 
@@ -39,6 +39,8 @@ pub struct Attachment {
     pub mac: MacAddress,
     /// Its addresses, at most one per family.
     pub addresses: Vec<IpAddr>,
+    /// Its addresses for this node alone; `None`: it has none.
+    pub link_local: Option<LinkLocal>,
     /// Its port of the data path.
     pub port: PortId,
     /// The largest IP packet it takes.
@@ -99,6 +101,11 @@ impl NetworkNamespace {
 }
 
 impl Attachment {
+    /// The addresses by which this node reaches it.
+    pub fn link_local_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.link_local.iter().flat_map(|own| own.addresses.iter().copied())
+    }
+
     /// As the forwarding tables hold it.
     pub fn vmi(&self) -> Vmi {
         Vmi {
@@ -108,6 +115,7 @@ impl Attachment {
             vrf: self.vrf,
             mac: self.mac,
             addresses: self.addresses.clone(),
+            link_local: self.link_local.clone(),
             mtu: self.mtu,
         }
     }
@@ -124,6 +132,7 @@ impl From<&Attachment> for v1::Attachment {
             vrf: attachment.vrf.get(),
             mac: mac_to_bytes(attachment.mac),
             addresses: attachment.addresses.iter().map(|address| (*address).into()).collect(),
+            link_local: attachment.link_local_addresses().map(Into::into).collect(),
         }
     }
 }
@@ -149,6 +158,7 @@ pub(crate) mod tests {
             assigned_by: AssignedBy::Node,
             mac: MacAddress::local(0x50, number.into()),
             addresses: vec![IpAddr::from([10, 244, 0, number])],
+            link_local: None,
             port: PortId(number.into()),
             mtu: 1450,
         }

@@ -157,6 +157,12 @@ impl TestNode {
         Self::start(Arc::new(tempfile::tempdir().unwrap()), "boot 1")
     }
 
+    /// A node that has just been installed, and whose own stack takes no part.
+    pub(crate) fn without_host_path() -> Self {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        Self::start_as(FakePlane::default(), directory, Identity { host: None, ..identity("boot 1") })
+    }
+
     /// A node that holds the pod network and a lease of it, with this prefix.
     pub(crate) fn with_lease(prefix: &str) -> Self {
         let node = Self::new();
@@ -180,7 +186,7 @@ impl TestNode {
     /// The same node, restarted with another rule for pods that nobody says anything about.
     pub(crate) fn restarted_with(&self, unassigned_pods: UnassignedPods) -> Self {
         let directory = Arc::clone(&self.directory);
-        Self::start_as(FakePlane::default(), directory, "boot 1", unassigned_pods)
+        Self::start_as(FakePlane::default(), directory, Identity { unassigned_pods, ..identity("boot 1") })
     }
 
     /// The same node after the machine was booted.
@@ -200,18 +206,10 @@ impl TestNode {
     }
 
     fn start_on(plane: FakePlane, directory: Arc<TempDir>, boot_id: &str) -> Self {
-        Self::start_as(plane, directory, boot_id, UnassignedPods::default())
+        Self::start_as(plane, directory, identity(boot_id))
     }
 
-    fn start_as(
-        plane: FakePlane,
-        directory: Arc<TempDir>,
-        boot_id: &str,
-        unassigned_pods: UnassignedPods,
-    ) -> Self {
-        let host = HostSettings { node_port_addresses: Vec::new(), source_ports: PortRange::SOURCE_PORTS };
-        let (node, boot_id) = ("n1".to_owned(), boot_id.to_owned());
-        let identity = Identity { node, boot_id, vtep: None, host: Some(host), unassigned_pods };
+    fn start_as(plane: FakePlane, directory: Arc<TempDir>, identity: Identity) -> Self {
         make_private_directory(&directory.path().join("state")).unwrap();
         let files = StateFiles::within(&directory.path().join("state"));
         let restored = Restored::load(&identity, &files, Epoch(0)).unwrap();
@@ -251,6 +249,18 @@ impl TestNode {
     /// How many devices are open.
     pub(crate) fn open_ports(&self) -> usize {
         self.plane.ports.lock().unwrap().len()
+    }
+}
+
+/// Node `n1` since this boot.
+fn identity(boot_id: &str) -> Identity {
+    let host = HostSettings { node_port_addresses: Vec::new(), source_ports: PortRange::SOURCE_PORTS };
+    Identity {
+        node: "n1".to_owned(),
+        boot_id: boot_id.to_owned(),
+        vtep: None,
+        host: Some(host),
+        unassigned_pods: UnassignedPods::default(),
     }
 }
 

@@ -6,12 +6,13 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use support::{
-    ACK, ALL_PROTOCOLS, CLIENT_KINDS, ClientKind, FAMILIES, FIN, FRONTENDS, Frontend, SYN, Scene, packet,
-    scenes, scenes_of,
+    ACK, ALL_PROTOCOLS, CLIENT_KINDS, ClientKind, Conversation, FAMILIES, FIN, FRONTENDS, Frontend,
+    MEMBER_PORT, NODE_PORT, Network, SERVICE_PORT, SYN, Scene, Tenancy, Voice, address, by_all_frontends,
+    node_address, nth, packet, protocols, read, scenes, scenes_of, vip,
 };
 use vrouter_forward::Family;
 use vrouter_forward::sim::ServiceSpec;
-use vrouter_objects::{AffinityTimeout, FloatingIp, MemberState, ServiceProtocol};
+use vrouter_objects::{AffinityTimeout, FloatingIp, IpNet, MemberState, Object, ServiceProtocol};
 
 /// Pods on every node, on some more than one.
 const PODS: &[usize] = &[0, 0, 1, 1, 2, 2];
@@ -236,4 +237,39 @@ fn aff_6_every_client_has_its_own_member() {
         let again: Vec<_> = (1..100).map(|client| ask(&mut scene, client, 2)).collect();
         assert_eq!(first, again, "{family:?}");
     }
+}
+
+/// Whoever has the same address in another network is another client.
+#[test]
+fn a_client_is_not_kept_where_its_double_is() {
+    for (family, protocol) in protocols() {
+        let twins = ["192.168.0.0/24", "fd00:192:168::/64"];
+        let networks = vec![Network::default_pods(), Network::custom(1, twins), Network::custom(2, twins)];
+        let mut tenancy = Tenancy::new(1, networks, BTreeSet::new());
+        let members =
+            [1, 2].map(|number| tenancy.cluster.pod_at(0, nth(pods_v4(), number), nth(pods_v6(), number)));
+        let served = members.each_ref().map(|pod| (address(pod, family), MEMBER_PORT));
+        let service = ServiceSpec::new(1, vip(family), protocol, SERVICE_PORT, &served).floating_ip();
+        let service = sticky(by_all_frontends(service, NODE_PORT), 100);
+        tenancy.cluster.put(&[Object::FloatingIp(service)]);
+        let alike = (1..=24).filter(|&number| {
+            let [one, other] = [1, 2].map(|network| {
+                let [v4, v6] = tenancy.addresses(network, number);
+                let pod = tenancy.pod(network, 0, v4, v6);
+                let voice = Voice::Service(protocol);
+                let asked = Conversation::of(&pod, voice, node_address(0, family), NODE_PORT);
+                read(&asked.must_open(&mut tenancy.cluster).frame).destination
+            });
+            one == other
+        });
+        assert!(alike.count() < 24, "{family:?} {protocol}: as if the other's choice were theirs");
+    }
+}
+
+fn pods_v4() -> IpNet {
+    "10.244.1.0/24".parse().expect("a literal prefix")
+}
+
+fn pods_v6() -> IpNet {
+    "fd00:10:244:1::/64".parse().expect("a literal prefix")
 }

@@ -4,7 +4,9 @@ mod support;
 
 use std::net::IpAddr;
 
-use support::{ACK, FAMILIES, SYN, address, detach, dropped, only, packet, publish, vip};
+use support::{
+    ACK, Conversation, FAMILIES, SYN, Voice, address, detach, dropped, only, packet, publish, vip,
+};
 use vrouter_forward::Family;
 use vrouter_forward::sim::{Cluster, PodHandle, ServiceSpec};
 use vrouter_objects::{DropReason, NextHop, Object, Route, RouteKey, RouterId, ServiceProtocol, VrfId};
@@ -138,4 +140,23 @@ fn cni_6_the_old_node_does_not_send_on() {
     assert_eq!(dropped(&scene.cluster, 1, DropReason::RouteLoop), 1);
     publish(&mut scene.cluster, 0, &routes);
     scene.assert_reaches_server(Family::V4, By::Address, ACK);
+}
+
+/// Whoever is pinged pings back by the same number, after the other has gone to another node: what belongs to one ping is no
+/// answer for the other.
+#[test]
+fn a_ping_back_goes_where_the_address_is_now() {
+    for family in FAMILIES {
+        let mut cluster = Cluster::new(3);
+        let (client, server) = (cluster.pod(1), cluster.pod(0));
+        let ping = Conversation::of(&client, Voice::Ping, address(&server, family), 0);
+        ping.must_open(&mut cluster);
+        detach(&mut cluster, &client);
+        cluster.put(&routes_to(&PodHandle { node: 2, ..client.clone() }));
+        let moved = cluster.pod_at(2, client.v4, client.v6);
+        let back = Conversation::of(&server, Voice::Ping, address(&client, family), 0);
+        let delivery = back.heard(&mut cluster, SYN).expect("it is there");
+        assert_eq!((delivery.node, delivery.port), (moved.node, moved.port), "{family:?}");
+        assert!(back.is_answered(&mut cluster, &delivery, ACK), "{family:?}");
+    }
 }

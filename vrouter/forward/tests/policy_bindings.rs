@@ -94,6 +94,22 @@ fn a_binding_that_goes_opens_nothing_that_an_administrator_denies() {
     }
 }
 
+/// As an interface is that is given other link-local addresses.
+#[test]
+fn an_interface_that_is_attached_again_after_its_binding_went_stays_as_it_was() {
+    for case in voices() {
+        let mut cluster = Cluster::new(1);
+        let (pod, other) = (cluster.pod(0), cluster.pod(0));
+        let asked = both(&pod, &other, case);
+        govern(&mut cluster, &pod, egress(1, &[]));
+        remove(&mut cluster, 0, ObjectKey::PodBinding(pod_name(&pod)));
+        let node = &mut cluster.nodes[0];
+        let (held, port) = node.tables.interfaces().find(|(vmi, _)| vmi.id == pod.vmi).expect("attached");
+        node.attach(held.clone(), port);
+        assert_eq!(are_open(&mut cluster, &asked, 4000), [false, true], "{case:?}");
+    }
+}
+
 /// The binding may be there before its pod is attached.
 #[test]
 fn a_pod_that_attaches_is_governed_from_its_first_packet_on() {

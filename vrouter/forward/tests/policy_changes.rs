@@ -4,8 +4,8 @@
 mod support;
 
 use support::{
-    ACK, Conversation, MEMBER_PORT, SYN, Voice, address, allow, drop_policy, egress, govern, hold, in_set,
-    ingress, one_port, peer_addresses, peer_set, rule, select, voices, vrf,
+    ACK, Conversation, FAMILIES, MEMBER_PORT, SYN, Voice, address, allow, drop_policy, egress, govern, hold,
+    in_set, ingress, one_port, peer_addresses, peer_set, rule, select, voices, vrf,
 };
 use vrouter_forward::Family;
 use vrouter_forward::sim::{Cluster, Delivery, PodHandle};
@@ -303,5 +303,22 @@ fn changes_of_policies_for_others_lose_no_packet() {
             newcomer.iter().for_each(|address| support::remove_object(&mut scene.cluster, address));
             scene.goes_on();
         }
+    }
+}
+
+/// Whoever must not be pinged any more may still ping, by the same number too.
+#[test]
+fn a_ping_back_is_no_part_of_the_ping_that_is_cut() {
+    for (family, far) in FAMILIES.into_iter().flat_map(|family| [(family, 0), (family, 1)]) {
+        let mut cluster = Cluster::new(2);
+        let (client, server) = (cluster.pod(0), cluster.pod(far));
+        let asked = Conversation::of(&client, Voice::Ping, address(&server, family), 0);
+        let delivery = asked.must_open(&mut cluster);
+        govern(&mut cluster, &server, ingress(1, &[]));
+        asked.must_be_cut(&mut cluster, &delivery);
+        let back = Conversation::of(&server, Voice::Ping, address(&client, family), 0);
+        let delivery = back.must_open(&mut cluster);
+        assert_eq!(asked.heard(&mut cluster, SYN), None, "{asked:?}");
+        back.must_go_on(&mut cluster, &delivery);
     }
 }

@@ -139,6 +139,29 @@ fn np_14_a_pods_own_node_is_always_let_in_and_no_other_node() {
     }
 }
 
+/// An address that is the node's no more is anybody's, and what stands by it ends.
+#[test]
+fn np_14_who_was_the_own_node_is_let_in_no_more() {
+    for (family, voice) in voices() {
+        let mut cluster = Cluster::new(2);
+        let pod = cluster.pod(0);
+        govern(&mut cluster, &pod, both_ways(1, &[]));
+        let to_pod = Conversation::new(Client::Node(0), voice, address(&pod, family), MEMBER_PORT);
+        let to_node = Conversation::of(&pod, voice, support::node_address(0, family), 22);
+        let stand = [&to_pod, &to_node].map(|asked| asked.must_open(&mut cluster));
+        let node = &mut cluster.nodes[0];
+        let mut router = node.tables.virtual_routers().find(|router| router.name == "n1").unwrap().clone();
+        router.addresses = FAMILIES.map(|family| support::node_address(8, family)).to_vec();
+        let mut host = node.tables.host().unwrap().clone();
+        host.addresses.clone_from(&router.addresses);
+        node.tables.set_host(host);
+        assert_eq!(node.put([Object::VirtualRouter(router)]), []);
+        for (asked, delivery) in [&to_pod, &to_node].into_iter().zip(&stand) {
+            asked.must_be_cut(&mut cluster, delivery);
+        }
+    }
+}
+
 /// What a node's process asks of a service is asked by the node.
 #[test]
 fn np_14_a_pods_own_node_is_let_in_through_services_too() {

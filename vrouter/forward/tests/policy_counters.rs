@@ -3,8 +3,8 @@
 mod support;
 
 use support::{
-    ACK, Conversation, MEMBER_PORT, SYN, Voice, address, allow, drop_policy, egress, hold, in_set, ingress,
-    one_port, peer_set, policy_id, protocols, rule, select, voices,
+    ACK, Conversation, FAMILIES, MEMBER_PORT, SYN, Voice, address, allow, drop_policy, egress, hold, in_set,
+    ingress, one_port, peer_set, policy_id, protocols, rule, select, voices,
 };
 use vrouter_forward::sim::Cluster;
 use vrouter_objects::{Peers, Policy, PolicyAction, PolicyDirection, Ports, ServiceProtocol, Tier};
@@ -78,6 +78,40 @@ fn what_a_rule_denies_is_counted_by_packets() {
         assert_eq!(new.heard(&mut cluster, SYN), None, "{label}");
         assert_eq!(counts(&cluster, 0, 1, OUT), (vec![4], 0), "{label}");
         assert!(!asked.is_answered(&mut cluster, &there, ACK), "{label}");
+    }
+}
+
+/// On one node, both ends have their say about each packet until a flow begins.
+#[test]
+fn what_the_other_end_refuses_was_not_let_pass() {
+    for (family, voice) in voices() {
+        let mut cluster = Cluster::new(1);
+        let (client, server) = (cluster.pod(0), cluster.pod(0));
+        hold(&mut cluster, egress(1, &[allow(Peers::Any, Ports::Any)]));
+        hold(&mut cluster, ingress(2, &[]));
+        select(&mut cluster, &client, &[1]);
+        select(&mut cluster, &server, &[2]);
+        let asked = Conversation::of(&client, voice, address(&server, family), MEMBER_PORT);
+        (0..3).for_each(|_| assert_eq!(asked.heard(&mut cluster, SYN), None, "{asked:?}"));
+        assert_eq!(counts(&cluster, 0, 1, OUT), (vec![0], 0), "{asked:?}");
+        assert_eq!(counts(&cluster, 0, 2, IN), (vec![], 3), "{asked:?}");
+    }
+}
+
+/// It is reset, though it might begin.
+#[test]
+fn a_connection_that_nobody_knows_was_not_let_pass() {
+    for (family, far) in FAMILIES.into_iter().flat_map(|family| [(family, 0), (family, 1)]) {
+        let mut cluster = Cluster::new(2);
+        let (client, server) = (cluster.pod(0), cluster.pod(far));
+        hold(&mut cluster, ingress(1, &[allow(Peers::Any, Ports::Any)]));
+        select(&mut cluster, &server, &[1]);
+        let tcp = Voice::Service(ServiceProtocol::Tcp);
+        let asked = Conversation::of(&client, tcp, address(&server, family), MEMBER_PORT);
+        (0..3).for_each(|_| assert_eq!(asked.heard(&mut cluster, ACK), None, "{asked:?}"));
+        assert_eq!(counts(&cluster, far, 1, IN), (vec![0], 0), "{asked:?}");
+        asked.by(4001).must_open(&mut cluster);
+        assert_eq!(counts(&cluster, far, 1, IN), (vec![1], 0));
     }
 }
 

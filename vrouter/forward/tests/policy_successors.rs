@@ -5,12 +5,12 @@ mod support;
 
 use support::{
     ACK, Conversation, MEMBER_PORT, SYN, Voice, address, allow, binding, both_ways, egress, hold, in_set,
-    ingress, is_at, peer_set, pod_name, publish, remove, select, voices,
+    ingress, is_at, peer_set, pod_name, publish, remove, select, voices, vrf,
 };
 use vrouter_forward::Family;
 use vrouter_forward::frame::PortId;
 use vrouter_forward::sim::{Cluster, Delivery, PodHandle};
-use vrouter_objects::{Object, ObjectKey, Peers, Policy, Ports};
+use vrouter_objects::{NextHop, Object, ObjectKey, Peers, Policy, Ports, Route, RouteKey};
 
 struct Scene {
     cluster: Cluster,
@@ -81,6 +81,25 @@ fn a_server_that_inherits_an_address_may_not_answer_for_its_predecessor() {
         for flags in [ACK, SYN | ACK] {
             assert!(!scene.asked.is_answered(&mut scene.cluster, &from_heir, flags), "{}", scene.label);
         }
+    }
+}
+
+/// Nor where its predecessor's connections led nowhere meanwhile.
+#[test]
+fn a_server_that_inherits_an_address_from_nobody_may_not_answer_for_its_predecessor() {
+    for mut scene in scenes() {
+        let server = scene.server.clone();
+        support::detach(&mut scene.cluster, &server);
+        let hosts = [server.v4, server.v6].map(|address| RouteKey { vrf: vrf(1), prefix: address.into() });
+        let nowhere = hosts.map(|key| Object::Route(Route { key, next_hop: NextHop::Discard }));
+        publish(&mut scene.cluster, server.node, &nowhere);
+        assert_eq!(scene.asked.heard(&mut scene.cluster, ACK), None, "{}", scene.label);
+        for key in hosts {
+            remove(&mut scene.cluster, server.node, ObjectKey::Route(key));
+        }
+        let heir = scene.succeed(&server, both_ways(1, &[]));
+        let from_heir = scene.at(&heir);
+        assert!(!scene.asked.is_answered(&mut scene.cluster, &from_heir, ACK), "{}", scene.label);
     }
 }
 

@@ -43,4 +43,4 @@ pub use protocol::{IpProtocol, ServiceProtocol};
 pub use route::{NextHop, Route, RouteKey};
 pub use routing_instance::{NetworkKind, RoutingInstance, Subnet};
 pub use vantage::Vantage;
-pub use vmi::{Vmi, VmiKind};
+pub use vmi::{LinkLocal, Vmi, VmiKind};

@@ -50,6 +50,9 @@ pub enum NetworkKind {
     Overlay,
     /// The nodes themselves, and whoever is beyond them: `vhost0` is a port into it. There is one.
     Fabric,
+    /// Addresses by which each node reaches its own interfaces ([`LinkLocal`](crate::LinkLocal)): the same may be another's on
+    /// another node, so nothing of it travels between them. There is one.
+    LinkLocal,
 }
 
 /// A subnet of a virtual network.

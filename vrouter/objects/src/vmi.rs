@@ -19,8 +19,20 @@ pub struct Vmi {
     pub mac: MacAddress,
     /// Its instance IPs, the only source addresses its packets may bear.
     pub addresses: Vec<IpAddr>,
+    /// Its addresses for this node alone; `None`: it has none.
+    pub link_local: Option<LinkLocal>,
     /// The largest IP packet it takes, in bytes.
     pub mtu: u16,
+}
+
+/// Addresses by which a node reaches one of its own interfaces, whatever network that is in: its own addresses there may
+/// be somebody else's in the nodes' network. They mean nothing to other nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkLocal {
+    /// The network that they are addresses of.
+    pub vrf: VrfId,
+    /// At most one of each family that the interface has an address of.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// What stands behind an interface.

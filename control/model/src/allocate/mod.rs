@@ -24,7 +24,7 @@ pub use exposures::{Exposure, ExposureChanges, Exposures};
 pub use floating_ips::{FloatingIpChanges, FloatingIps, ListenerAllocation, ListenerKey, MemberAllocation};
 pub use given::Numbered;
 pub use ids::Counter;
-pub use networks::{IdRequest, NetworkIds, VniHolders};
+pub use networks::{IdRequest, NetworkAllocation, NetworkIds, VniHolders};
 pub use nodes::{Block, BlockFault, LeaseChange, NodeAllocation, Nodes};
 pub use pod_addresses::{PickedAddresses, PodAddressChanges, PodAddresses};
 pub use spaced::SpacedAddress;

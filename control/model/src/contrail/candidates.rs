@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::config::ModelConfig;
+use crate::config::{AddressUse, ModelConfig};
 use crate::index::Index;
 use crate::kube::{
     Condition, Distribution, EndpointSet, Frontend, Hints, PodRecord, Readiness, ServicePort, ServiceRecord,
@@ -81,8 +81,9 @@ impl Search<'_> {
         let is_in = self.index.networks.get(pods).is_some_and(|network| network.contains(address));
         match owner {
             Some(owner) => owner.vrf != pods,
-            // What the cluster's own network has, nobody else's service finds beyond its own.
-            None => !is_in && self.config.pods.contains(address),
+            // What the cluster's own network has, nobody else's service finds beyond its own; and a link-local address is
+            // another pod's on each node.
+            None => !is_in && matches!(self.config.use_of(address), AddressUse::Pods | AddressUse::LinkLocal),
         }
     }
 

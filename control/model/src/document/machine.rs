@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::network::suffix;
 use super::{Document, DocumentKind, Reference, Selection, Spec, fq_name};
+use crate::config::ModelConfig;
 use crate::index::Attached;
 use crate::kube::NodeKind;
 use crate::network::VirtualNetwork;
@@ -135,23 +136,27 @@ pub(super) fn interfaces(model: &Model, selection: Selection<'_>) -> Vec<Documen
     model.index.attachments.iter().filter_map(document).collect()
 }
 
-/// The addresses of interfaces.
+/// The addresses of interfaces: their own, and those by which their node reaches them.
 pub(super) fn instance_ips(model: &Model, selection: Selection<'_>) -> Vec<Document> {
-    let document = |attached: &Attached, address: IpAddr| {
-        let interface = interface_name(attached);
-        let name = format!("{}-{}", interface.name, suffix(address.into()));
-        let reference = Reference::new(DocumentKind::VirtualMachineInterface, interface.clone());
-        let name = NamespacedName::new(interface.namespace, name);
-        selection
-            .takes(&name)
-            .then(|| instance_ip(name, address, network_of(model, attached), vec![reference]))
-    };
+    let link_local = model.index.networks.named(&ModelConfig::link_local_name()).ok();
     let attachments = model.index.attachments.iter();
-    attachments
-        .flat_map(|attached| {
-            attached.attachment.addresses.iter().filter_map(move |&address| document(attached, address))
-        })
-        .collect()
+    let documents = attachments.flat_map(|attached| {
+        let (interface, attachment) = (interface_name(attached), &attached.attachment);
+        let own = attachment.addresses.iter().map(|&address| {
+            let name = format!("{}-{}", interface.name, suffix(address.into()));
+            (name, address, network_of(model, attached))
+        });
+        let link_local = attachment.link_local.iter().map(|&address| {
+            (format!("{}-link-local-{}", interface.name, suffix(address.into())), address, link_local)
+        });
+        let named = own.chain(link_local).filter_map(|(name, address, network)| {
+            let name = NamespacedName::new(&interface.namespace, name);
+            let reference = Reference::new(DocumentKind::VirtualMachineInterface, interface.clone());
+            selection.takes(&name).then(|| instance_ip(name, address, network, vec![reference]))
+        });
+        named.collect::<Vec<_>>()
+    });
+    documents.collect()
 }
 
 pub(super) fn instance_ip(

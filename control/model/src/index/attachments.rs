@@ -34,6 +34,9 @@ pub struct Attachment {
     pub mac: MacAddress,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
+    /// The addresses by which its own node reaches it. To everybody else they mean nothing.
+    #[serde(default)]
+    pub link_local: Vec<IpAddr>,
 }
 
 /// An attachment with where and when it was made.
@@ -68,6 +71,13 @@ pub struct AttachmentChange {
     vmi: VmiId,
     /// `None`: it is gone.
     attached: Option<Attached>,
+}
+
+impl Attachment {
+    /// Whether another report says the same but for the link-local addresses, on which nothing depends.
+    fn differs_by_link_local(&self, other: &Self) -> bool {
+        Self { link_local: other.link_local.clone(), ..self.clone() } == *other
+    }
 }
 
 impl AttachmentChange {
@@ -197,8 +207,15 @@ impl Index {
     /// A node reports an interface that is up.
     pub fn attach(&mut self, node: &str, attachment: Attachment) {
         let key = (node.to_owned(), attachment.vmi);
-        if self.attachments.by_vmi.get(&key).is_some_and(|known| known.attachment == attachment) {
-            return;
+        if let Some(known) = self.attachments.by_vmi.get(&key) {
+            if known.attachment == attachment {
+                return;
+            }
+            if known.attachment.differs_by_link_local(&attachment) {
+                let sequence = known.sequence;
+                self.attachments.put(Attached { node: key.0, sequence, attachment });
+                return;
+            }
         }
         self.detach(node, attachment.vmi);
         let sequence = self.attachments.last_sequence + 1;

@@ -193,13 +193,23 @@ impl Index {
 
     /// What is wrong inside single objects.
     pub fn problems(&self) -> impl Iterator<Item = Problem> {
-        self.sources.iter().flat_map(|(reference, source)| {
-            source.findings.iter().map(move |finding| Problem {
-                source: source.origin.to_string(),
-                object: reference.to_string(),
-                field: finding.field.clone(),
-                message: finding.message.clone(),
-            })
+        self.sources.iter().flat_map(|(reference, source)| source.problems(reference))
+    }
+
+    /// What is wrong inside one object.
+    pub fn problems_in(&self, reference: &ObjectRef) -> impl Iterator<Item = Problem> {
+        let known = self.sources.get_key_value(reference);
+        known.into_iter().flat_map(|(reference, source)| source.problems(reference))
+    }
+}
+
+impl Source {
+    fn problems(&self, reference: &ObjectRef) -> impl Iterator<Item = Problem> {
+        self.findings.iter().map(move |finding| Problem {
+            source: self.origin.to_string(),
+            object: reference.to_string(),
+            field: finding.field.clone(),
+            message: finding.message.clone(),
         })
     }
 }

@@ -36,8 +36,11 @@ impl Index {
         record.vteps.iter().copied().find(|&address| fits(address))
     }
 
-    /// The node that has an address: of several that state it the first by name.
+    /// The node that has an address: of several that state it the first by name. A link-local one is no node's.
     pub fn node_at(&self, address: IpAddr) -> Option<&str> {
+        if self.networks.is_link_local(address) {
+            return None;
+        }
         self.node_addresses.get(&address).next().map(String::as_str)
     }
 

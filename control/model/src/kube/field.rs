@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use vrouter_objects::{ObjectError, ServiceProtocol};
 
+use crate::family;
+
 /// An address as Kubernetes writes it.
 pub fn address(text: &str) -> Result<IpAddr, String> {
     text.trim().parse().map_err(|_| format!("\"{text}\" is not an IP address"))
@@ -24,11 +26,8 @@ pub fn external_address(text: &str) -> Result<IpAddr, String> {
 
 /// Whether an address means "here", "everybody" or "nobody", and so no single peer.
 fn is_special(address: IpAddr) -> bool {
-    let special = match address {
-        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
-        IpAddr::V6(address) => address.is_unicast_link_local(),
-    };
-    special || address.is_unspecified() || address.is_loopback() || address.is_multicast()
+    let is_link_local = matches!(address, IpAddr::V4(address) if address.is_link_local());
+    is_link_local || !family::is_routed(address)
 }
 
 /// A prefix, whose host bits are ignored.

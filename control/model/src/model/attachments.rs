@@ -7,6 +7,7 @@ use vrouter_objects::VmiId;
 use super::{Model, reference};
 use crate::Problem;
 use crate::allocate::LeaseChange;
+use crate::family;
 use crate::index::Attachment;
 use crate::kube::Kind;
 use crate::network::Tenancy;
@@ -75,6 +76,10 @@ impl Model {
     }
 
     fn check_attachment(&self, attachment: &Attachment) -> Result<(), String> {
+        // The node may not have heard of the newest prefixes yet.
+        if let Some(address) = attachment.link_local.iter().find(|address| !family::is_routed(**address)) {
+            return Err(format!("link_local: {address} cannot be an interface's"));
+        }
         let networks = &self.index.networks;
         let refusal = || format!("vrf: there are no interfaces in VRF {}", attachment.vrf);
         let Some(network) = networks.get(attachment.vrf) else {

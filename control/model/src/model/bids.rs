@@ -8,9 +8,8 @@ use super::addresses::Families;
 use crate::Family;
 use crate::allocate::{Exposure, ListenerKey};
 use crate::claim::{Asset, Basis, Bid, Claim};
-use crate::config::ModelConfig;
+use crate::config::{AddressUse, ModelConfig};
 use crate::kube::{Frontend, HealthCheck, NodePorts, PoolWish, PortWish, ServicePort, ServiceRecord};
-use crate::network::NetworkRole;
 use crate::node_port::NodePort;
 use crate::problem::Findings;
 
@@ -202,15 +201,16 @@ impl<'a> Bidder<'a> {
 
     fn check_external(&self, address: IpAddr) -> Result<(), String> {
         let family = Family::from(address);
-        let network = match self.config.network_of(address).role {
-            NetworkRole::Fabric if self.families.contains(&family) => return Ok(()),
-            NetworkRole::Fabric => {
+        let network = match self.config.use_of(address) {
+            AddressUse::Beyond if self.families.contains(&family) => return Ok(()),
+            AddressUse::Beyond => {
                 return Err(format!(
                     "{address} is {family}, and the Service has no {family} cluster address"
                 ));
             }
-            NetworkRole::Pods(_) => "pod",
-            NetworkRole::Services(_) => "service",
+            AddressUse::Pods => "pod",
+            AddressUse::Services => "service",
+            AddressUse::LinkLocal => "link-local",
         };
         Err(format!("{address} is an address of the {network} network: nobody outside reaches it"))
     }

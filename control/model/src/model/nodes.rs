@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use super::{Model, node_reference};
 use crate::Family;
 use crate::allocate::BlockFault;
+use crate::config::AddressUse;
 use crate::index::Index;
 use crate::kube::{BACKEND_DATA, NodeKind, NodeRecord};
 use crate::problem::Findings;
@@ -106,7 +107,7 @@ impl Model {
             _ => {}
         }
         if record.vteps.iter().any(|&address| self.index.node_at(address) != Some(name)) {
-            // That it is another's says enough.
+            // That it is another's, or no node's, says enough.
             return;
         }
         if let (Some(address), Some(underlay), None) =
@@ -119,10 +120,13 @@ impl Model {
         }
     }
 
-    /// Each address is one node's.
+    /// Each address is one node's, and none is a pod's by which its node reaches it.
     fn note_taken_addresses(&self, name: &str, record: &NodeRecord, findings: &mut Findings) {
         for (address, field) in &record.all_addresses {
-            if let Some(other) = self.index.node_at(*address).filter(|other| *other != name) {
+            if self.config.use_of(*address) == AddressUse::LinkLocal {
+                findings
+                    .add(field, format!("{address} is an address of the link-local network: no node has it"));
+            } else if let Some(other) = self.index.node_at(*address).filter(|other| *other != name) {
                 findings.add(field, format!("{address} is node {other}'s already"));
             }
         }

@@ -75,7 +75,7 @@ impl Model {
                 let placed = vec![(Layer::Policy(policy.id), Object::Policy(policy))];
                 self.tables.replace(Unit::Policy(reference.clone()), placed);
             }
-            // The pods that it selects are cut off: no node holds it.
+            // If it has an id, the pods that it selects are cut off: no node holds it.
             Err(NoIds) => {
                 findings.add("", "ids are used up");
                 self.tables.replace(Unit::Policy(reference.clone()), Placed::new());

@@ -23,6 +23,8 @@ pub use set::NetworkSet;
 pub const POD_NETWORK: &str = "default-podnetwork";
 /// What its service network is called.
 pub const SERVICE_NETWORK: &str = "default-servicenetwork";
+/// What the network is called by whose addresses each node reaches its own pods.
+pub const LINK_LOCAL_NETWORK: &str = "link-local";
 /// How a custom network's service network is called after it.
 const SERVICE_NETWORK_SUFFIX: &str = "-servicenetwork";
 
@@ -65,6 +67,9 @@ pub enum NetworkRole {
     Services(Tenancy),
     /// The nodes' own, and all that are beyond them.
     Fabric,
+    /// Interfaces once more, whatever network they are in: by these their own node reaches them. Each node gives them out by
+    /// itself, so one may be another pod's on another node, and none is of any use there.
+    LinkLocal,
 }
 
 /// What is particular to a network of pods.
@@ -93,6 +98,7 @@ impl NetworkRole {
         match self {
             Self::Pods(_) | Self::Services(_) => NetworkKind::Overlay,
             Self::Fabric => NetworkKind::Fabric,
+            Self::LinkLocal => NetworkKind::LinkLocal,
         }
     }
 }
@@ -148,7 +154,7 @@ impl VirtualNetwork {
     pub fn pods(&self) -> Option<PodNetwork> {
         match self.role {
             NetworkRole::Pods(pods) => Some(pods),
-            NetworkRole::Services(_) | NetworkRole::Fabric => None,
+            NetworkRole::Services(_) | NetworkRole::Fabric | NetworkRole::LinkLocal => None,
         }
     }
 

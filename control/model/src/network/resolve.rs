@@ -10,7 +10,7 @@ use super::{
     Tenancy, VirtualNetwork, overlap,
 };
 use crate::NamespacedName;
-use crate::allocate::{IdRequest, NetworkIds, VniHolders};
+use crate::allocate::{IdRequest, NetworkAllocation, NetworkIds, VniHolders};
 use crate::config::ModelConfig;
 use crate::kube::{
     Isolation, Kind, NamespaceRecord, ObjectRef, RouterRecord, SubnetRecord, SubnetWish,
@@ -60,14 +60,15 @@ impl Resolver<'_> {
         let mut plans = Plans::new();
         self.plan_isolated(&mut plans, &mut resolved);
         self.plan_custom(&mut plans, &mut resolved);
-        self.note_bare(&plans, &mut resolved);
         let taken = self.config.networks().map(|network| (network.vni, network.name.clone()));
         let holders = ids.settle(&self.requests(&plans), &taken);
         self.config.networks().into_iter().for_each(|network| resolved.set.insert(network.clone()));
         for (name, plan) in plans {
             self.build(name, plan, ids, &mut resolved);
         }
+        self.build_link_local(ids, &mut resolved);
         resolved.set.remember_gone(ids);
+        self.note_bare(&mut resolved);
         self.note_vnis(&holders, &mut resolved);
         self.connect(&mut resolved);
         self.note_unknown(&mut resolved);
@@ -108,14 +109,11 @@ impl Resolver<'_> {
     }
 
     /// Manifests of networks that are there without one may give these labels, and nothing else.
-    fn note_bare(&self, plans: &Plans, resolved: &mut Resolved) {
+    fn note_bare(&self, resolved: &mut Resolved) {
         for (name, record) in self.networks.iter().filter(|(name, _)| self.is_built_in(name)) {
-            let is_there = plans.contains_key(name)
-                || plans.values().any(|plan| plan.services == *name)
-                || self.config.networks().iter().any(|network| network.name == *name);
             let message = if !record.is_bare() {
                 "is a network's that is there without it: a manifest gives it labels and nothing else"
-            } else if !is_there {
+            } else if resolved.set.named(name).is_err() {
                 "is the name of a network that there is not: the namespace is not isolated, or has no such network"
             } else {
                 continue;
@@ -128,6 +126,7 @@ impl Resolver<'_> {
     fn is_built_in(&self, name: &NamespacedName) -> bool {
         name.name == POD_NETWORK
             || name.name.ends_with(SERVICE_NETWORK_SUFFIX)
+            || *name == ModelConfig::link_local_name()
             || self.config.networks().iter().any(|network| network.name == *name)
     }
 
@@ -172,6 +171,10 @@ impl Resolver<'_> {
             let services = IdRequest { space: services, vni: None, created: None };
             requests.insert(plan.services.clone(), services);
         }
+        if !self.config.link_local.is_empty() {
+            let request = IdRequest { space: None, vni: None, created: None };
+            requests.insert(ModelConfig::link_local_name(), request);
+        }
         requests
     }
 
@@ -197,6 +200,15 @@ impl Resolver<'_> {
             space: pods.space,
             role: NetworkRole::Pods(PodNetwork { tenancy, services: of_services.vrf }),
         });
+    }
+
+    fn build_link_local(&self, ids: &NetworkIds, resolved: &mut Resolved) {
+        let (name, subnets) = (ModelConfig::link_local_name(), self.config.link_local.clone());
+        // It has numbers if it was asked for, and any were left.
+        if let Some(given) = ids.get(&name) {
+            let (NetworkAllocation { vrf, vni, space }, role) = (given, NetworkRole::LinkLocal);
+            resolved.set.insert(VirtualNetwork { name, vrf, vni, subnets, space, role });
+        }
     }
 
     fn note_vnis(&self, holders: &VniHolders, resolved: &mut Resolved) {

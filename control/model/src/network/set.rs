@@ -1,6 +1,7 @@
 //! All networks there are, and the ways between them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use vrouter_objects::VrfId;
 
@@ -43,6 +44,7 @@ impl NetworkSet {
             NetworkRole::Pods(PodNetwork { tenancy: Tenancy::Cluster, .. })
                 | NetworkRole::Services(Tenancy::Cluster)
                 | NetworkRole::Fabric
+                | NetworkRole::LinkLocal
         );
         if is_of_cluster {
             self.of_cluster.insert(network.vrf);
@@ -105,6 +107,12 @@ impl NetworkSet {
         let mut own = self.of_cluster.iter().filter_map(|vrf| self.get(*vrf));
         let pods = own.find(|network| network.pods().is_some());
         pods.ok_or_else(|| NetworkFault::Unknown(NamespacedName::new("default", POD_NETWORK)))
+    }
+
+    /// Whether an address is of the link-local network.
+    pub fn is_link_local(&self, address: IpAddr) -> bool {
+        let mut own = self.of_cluster.iter().filter_map(|vrf| self.get(*vrf));
+        own.any(|network| network.role == NetworkRole::LinkLocal && network.contains(address))
     }
 
     /// The pod network of whoever in a namespace asks for no other.

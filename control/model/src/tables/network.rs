@@ -20,9 +20,11 @@ pub fn network_objects(config: &ModelConfig, networks: &NetworkSet, network: &Vi
         NetworkRole::Pods(pods) => routes_of_pods(config, networks, network, pods),
         NetworkRole::Services(tenancy) => routes_of_services(config, network, tenancy),
         NetworkRole::Fabric => routes_of_fabric(config),
+        NetworkRole::LinkLocal => routes_of_link_local(network),
     };
     let routes = routes.into_iter().map(|(prefix, next_hop)| shared_route(network.vrf, prefix, next_hop));
-    routes.chain([(Layer::Network(network.vrf), instance)]).collect()
+    let ways_in = ways_in(config, network).into_iter();
+    routes.chain(ways_in).chain([(Layer::Network(network.vrf), instance)]).collect()
 }
 
 /// Services are found in the network's own service network, peers in theirs, and everything else in the fabric. An address of
@@ -69,6 +71,21 @@ fn routes_of_fabric(config: &ModelConfig) -> Routes {
     let services = config.services.prefixes();
     routes.extend(services.map(|prefix| (prefix, NextHop::VrfTranslate(config.services.vrf))));
     routes
+}
+
+/// An address that no interface of the node has is nobody's.
+fn routes_of_link_local(network: &VirtualNetwork) -> Routes {
+    network.prefixes().map(|prefix| (prefix, NextHop::Reject)).collect()
+}
+
+/// Routes of other networks that come and go with this one: nodes find its link-local addresses. Nobody else is led there, and
+/// who comes by the fabric all the same is no node.
+fn ways_in(config: &ModelConfig, network: &VirtualNetwork) -> Placed {
+    if network.role != NetworkRole::LinkLocal {
+        return Placed::new();
+    }
+    let way_in = |prefix| shared_route(config.fabric.vrf, prefix, NextHop::VrfTranslate(network.vrf));
+    network.prefixes().map(way_in).collect()
 }
 
 fn routing_instance(

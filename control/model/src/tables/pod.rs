@@ -54,8 +54,9 @@ pub fn binding(
         Ok(addresses) => (addresses, None),
         Err(refusal) => (Vec::new(), Some(format!("pod {name}: {refusal}"))),
     };
-    // Where it cannot be where it is to be, it is cut off from what it is attached to, unless that is the cluster's own.
-    let vrf = index.wanted_network(name, pod).map_or(config.pods.vrf, |network| network.vrf);
+    // Where there is no such network as it is to be in, it belongs where no pod can be: it is cut off from whatever it is
+    // attached to.
+    let vrf = index.wanted_network(name, pod).map_or(config.fabric.vrf, |network| network.vrf);
     let (pod, uid) = (PodName::from(name), pod.uid.clone());
     let binding = PodBinding { pod, uid, vrf, addresses, refusal, policies, ports };
     vec![(Layer::Node(node.clone()), Object::PodBinding(binding))]

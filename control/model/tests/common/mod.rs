@@ -43,6 +43,11 @@ pub fn config_with_pool() -> ModelConfig {
     config.with_load_balancer_pool(pool.to_vec()).unwrap()
 }
 
+/// With a link-local network of these prefixes.
+pub fn config_with_link_local(prefixes: [&str; 2]) -> ModelConfig {
+    config().with_link_local(prefixes.map(|prefix| prefix.parse().unwrap()).to_vec()).unwrap()
+}
+
 impl Cluster {
     pub fn new() -> Self {
         Self::from_state(State::default())
@@ -324,6 +329,7 @@ pub fn attachment(vmi: u32, pod: &str, addresses: &[&str]) -> Attachment {
         vrf: VrfId::new(1).unwrap(),
         mac: MacAddress::local(0x50, vmi),
         addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+        link_local: Vec::new(),
     }
 }
 

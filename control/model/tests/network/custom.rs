@@ -116,7 +116,7 @@ fn what_cannot_be_is_refused_with_its_reason() {
     {
         let refusal = cluster.refusal("n1", &format!("a/p{i}"));
         assert_eq!(refusal, format!("pod a/p{i}: {annotation}{i}: {reason}"));
-        assert_eq!(cluster.binding("n1", &format!("a/p{i}")).unwrap().vrf.get(), 1);
+        assert_eq!(cluster.bound("n1", &format!("a/p{i}")).0, "default/ip-fabric", "where no pod is");
     }
     let of_b = format!("annotation {NETWORK} of Namespace b: there is no network a/none");
     assert_eq!(cluster.refusal("n1", "b/p"), format!("pod b/p: {of_b}"));

@@ -159,6 +159,26 @@ fn an_annotation_that_changes_moves_the_next_pod_and_not_the_one_that_runs() {
     assert!(cluster.problems().is_empty());
 }
 
+/// It would speak to those whom it was to be kept apart from.
+#[test]
+fn a_pod_that_runs_is_cut_off_when_there_is_no_network_that_it_is_to_be_in() {
+    let mut cluster = two_nodes();
+    cluster.record(namespace("shop"));
+    cluster.record(plain_pod("shop/web", "n1"));
+    cluster.settle();
+    cluster.attach("n1", 11, "shop/web", &["10.244.1.5"]);
+    let cut_off = "web.yaml: Pod shop/web: it is attached to network default/default-podnetwork and is to be in \
+                   one that it cannot be in: it is cut off until it is attached anew";
+    for wish in ["shop/none", "not/a/name", "default/ip-fabric"] {
+        cluster.apply(annotated(namespace("shop"), NETWORK, wish));
+        assert_ne!(cluster.bound("n1", "shop/web").0, CLUSTER, "{wish}");
+        assert!(cluster.problems().contains(&cut_off.to_owned()), "{wish}: {:?}", cluster.problems());
+        cluster.apply(namespace("shop"));
+        assert_eq!(cluster.bound("n1", "shop/web").0, CLUSTER, "{wish}: it was a slip");
+        assert!(cluster.problems().is_empty());
+    }
+}
+
 fn everything() -> Vec<serde_json::Value> {
     vec![
         crate::common::node("n1", "172.30.0.1"),

@@ -7,6 +7,7 @@ mod common;
 mod custom;
 mod documents;
 mod isolation;
+mod link_local;
 mod live;
 mod order;
 mod routers;

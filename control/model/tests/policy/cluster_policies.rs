@@ -220,6 +220,21 @@ fn a_rule_that_cannot_be_read_never_lets_anything_pass() {
     assert!(!allowed);
 }
 
+/// As the rules of AdminNetworkPolicy had them.
+#[test]
+fn a_rule_of_which_a_field_is_unknown_never_lets_anything_pass() {
+    for action in ["Accept", "Deny", "Pass"] {
+        let mut world = World::with_two_teams();
+        world.apply(policy("shop/deny", json!({})));
+        let ports = json!([{ "portNumber": { "protocol": "TCP", "port": 9 } }]);
+        let rule = json!({ "action": action, "from": [{ "namespaces": {} }], "ports": ports });
+        world.apply(cluster_policy("p", admin(1, json!([rule]))));
+        let message = "spec.ingress[0].ports: is unknown, so the rule lets nothing pass";
+        assert_eq!(world.cluster.problems(), [format!("p.yaml: ClusterNetworkPolicy p: {message}")]);
+        assert!(!allowed(&world), "{action}");
+    }
+}
+
 #[test]
 fn names_of_domains_cannot_be_served() {
     let mut world = World::with_two_teams();

@@ -183,3 +183,34 @@ fn a_pod_is_in_with_the_addresses_of_all_its_interfaces() {
     world.cluster.detach("n1", 7);
     assert_eq!(world.sets()[name], ["10.244.1.10"]);
 }
+
+#[test]
+fn a_pod_is_not_in_with_the_addresses_of_an_earlier_one_of_its_name() {
+    let with_uid = |uid: &str, app: &str, addresses: &[&str]| {
+        let mut pod = pod("shop/db-0", json!({ "app": app }), addresses);
+        pod["metadata"]["uid"] = uid.into();
+        pod
+    };
+    let attached = |vmi, uid: &str, address| {
+        let mut attachment = crate::common::attachment(vmi, "shop/db-0", &[address]);
+        attachment.uid = uid.to_owned();
+        attachment
+    };
+    let mut world = World::with_two_teams();
+    world.apply(policy("shop/p", from(json!([app("new")]))));
+    let name = "pods app=new in namespace shop";
+    world.apply(with_uid("first", "old", &[]));
+    world.cluster.model.attach("n1", attached(7, "first", "10.244.1.9"));
+    world.cluster.settle();
+    // It is deleted by force, and its successor comes while it still runs.
+    world.apply(with_uid("second", "new", &[]));
+    assert_eq!(world.sets()[name], Vec::<String>::new());
+    world.cluster.model.attach("n1", attached(8, "second", "10.244.1.10"));
+    world.cluster.settle();
+    assert_eq!(world.sets()[name], ["10.244.1.10"]);
+    // And it says that it has gone when all that is known.
+    world.cluster.detach("n1", 7);
+    assert_eq!(world.sets()[name], ["10.244.1.10"]);
+    world.apply(with_uid("second", "new", &["10.244.1.9"]));
+    assert_eq!(world.sets()[name], ["10.244.1.10"], "what its node says counts");
+}

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use vrouter_control_model::{
-    Attachment, Document, DocumentKind, Kind, Model, ModelConfig, Problem, Selection,
+    Attachment, Document, DocumentKind, Kind, Model, ModelConfig, ObjectRef, Problem, Selection,
 };
 use vrouter_objects::{ObjectKey, Version, VmiId};
 use vrouter_proto::{Digest, v1};
@@ -217,15 +217,22 @@ impl Core {
             Event::Changes { put, removed } => {
                 for (object, origin) in put {
                     self.model.apply(&object, origin);
+                    self.tell_problems(&object.reference());
                 }
                 removed.iter().for_each(|reference| self.model.delete(reference));
             }
             Event::Reset(kind, objects) => {
                 self.model.reset(kind, &objects);
+                objects.iter().for_each(|(object, _)| self.tell_problems(&object.reference()));
                 self.unlisted.remove(&kind);
             }
             Event::Problems(problems) => self.source_problems = problems,
         }
+    }
+
+    /// Tells what is wrong in an object that has just come, for those who read the log and do not ask.
+    fn tell_problems(&self, object: &ObjectRef) {
+        self.model.problems_in(object).for_each(|problem| tracing::warn!("{problem}"));
     }
 
     /// Whether every kind was listed. Before, the tables are only a part, and nodes keep what they have.

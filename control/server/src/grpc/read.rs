@@ -65,13 +65,17 @@ fn attachment(message: v1::Attachment) -> Result<Attachment, Status> {
         .ok_or_else(|| missing("pod"))?
         .try_into()
         .map_err(|error| invalid(&field("pod"), error))?;
-    let addresses = message.addresses.iter().map(IpAddr::try_from).collect::<Result<_, _>>();
+    let addresses = |name, list: &[v1::Address]| {
+        let addresses = list.iter().map(IpAddr::try_from).collect::<Result<Vec<_>, _>>();
+        addresses.map_err(|error| invalid(&field(name), error))
+    };
     Ok(Attachment {
         vmi: VmiId::new(message.vmi).map_err(|error| invalid(&field("vmi"), error))?,
         pod: NamespacedName::from(pod),
         vrf: VrfId::new(message.vrf).map_err(|error| invalid(&field("vrf"), error))?,
         mac: convert::mac_from_bytes(&message.mac).map_err(|error| invalid(&field("mac"), error))?,
-        addresses: addresses.map_err(|error| invalid(&field("addresses"), error))?,
+        addresses: addresses("addresses", &message.addresses)?,
+        link_local: addresses("link_local", &message.link_local)?,
         uid: message.uid,
         container_id: message.container_id,
         interface: message.interface,

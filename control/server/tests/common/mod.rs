@@ -334,6 +334,7 @@ pub fn attachment(vmi: u32, pod: &str, address: [u8; 4]) -> v1::Attachment {
         vrf: 1,
         mac: vec![2, 0x50, 0, 0, 0, vmi as u8],
         addresses: vec![v1::Address { octets: address.to_vec() }],
+        link_local: Vec::new(),
     }
 }
 

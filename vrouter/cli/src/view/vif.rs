@@ -8,6 +8,7 @@ use crate::client::Client;
 use crate::error::CliError;
 use crate::names::{address, mac};
 use crate::output::{Format, Row, bytes, rows};
+use crate::words::or_dash;
 
 #[derive(Serialize)]
 struct Interface {
@@ -20,6 +21,8 @@ struct Interface {
     up: bool,
     mac: String,
     addresses: Vec<String>,
+    /// By which this node reaches it.
+    link_local: Vec<String>,
     mtu: u32,
     rx_packets: u64,
     rx_bytes: u64,
@@ -42,6 +45,7 @@ impl From<v1::Interface> for Interface {
             up: message.up,
             mac: mac(&message.mac),
             addresses: message.addresses.iter().map(|own| address(Some(own))).collect(),
+            link_local: message.link_local.iter().map(|own| address(Some(own))).collect(),
             mtu: message.mtu,
             rx_packets: message.rx_packets,
             rx_bytes: message.rx_bytes,
@@ -69,6 +73,7 @@ impl Row for Interface {
         "KIND",
         "STATE",
         "ADDRESSES",
+        "LINK-LOCAL",
         "MAC",
         "MTU",
         "VRF",
@@ -89,6 +94,7 @@ impl Row for Interface {
             self.kind.to_owned(),
             if self.up { "up" } else { "down" }.to_owned(),
             self.addresses.join(" "),
+            or_dash(self.link_local.join(" ")),
             self.mac.clone(),
             self.mtu.to_string(),
             format!("{} ({})", self.vrf, self.network),
@@ -106,4 +112,27 @@ impl Row for Interface {
 pub async fn show(client: &mut Client, format: Format) -> Result<(), CliError> {
     let interfaces: Vec<_> = client.interfaces().await?.into_iter().map(Interface::from).collect();
     rows(format, &interfaces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_shows_what_its_node_reaches_it_by() {
+        let ip = |text: &str| text.parse::<std::net::IpAddr>().unwrap().into();
+        let message = v1::Interface {
+            vmi: 7,
+            name: "blue/web".to_owned(),
+            addresses: vec![ip("10.0.0.5"), ip("fd00::5")],
+            link_local: vec![ip("169.254.64.7"), ip("fd00:169:254::7")],
+            ..Default::default()
+        };
+        let interface = Interface::from(message);
+        let document = serde_json::to_value(&interface).unwrap();
+        assert_eq!(document["link_local"], serde_json::json!(["169.254.64.7", "fd00:169:254::7"]));
+        let cell = Interface::HEADINGS.iter().position(|heading| *heading == "LINK-LOCAL").unwrap();
+        assert_eq!(interface.cells()[cell], "169.254.64.7 fd00:169:254::7");
+        assert_eq!(Interface::from(v1::Interface::default()).cells()[cell], "-");
+    }
 }

@@ -101,6 +101,7 @@ fn kind(kind: NetworkKind) -> &'static str {
     match kind {
         NetworkKind::Overlay => "overlay",
         NetworkKind::Fabric => "fabric",
+        NetworkKind::LinkLocal => "link-local",
     }
 }
 

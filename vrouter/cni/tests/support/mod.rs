@@ -183,6 +183,7 @@ fn reply(request: &v1::DetachRequest) -> v1::AttachReply {
         vrf: 1,
         mac: vec![2, 0x50, 0, 0, 0, 1],
         addresses: vec![address("10.244.0.2"), address("fd00:10:244::2")],
+        link_local: Vec::new(),
     };
     v1::AttachReply {
         attachment: Some(attachment),

@@ -1,6 +1,6 @@
 //! Applying an update from the controller.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use vrouter_forward::flow::Boundary;
 use vrouter_forward::tables::Change;
@@ -45,6 +45,7 @@ impl Agent {
         state.carry_out(plan, &self.identity.node);
         self.note_on_disk(&state, &changes);
         self.hand_over(&mut state);
+        self.settle_link_local(&mut state);
         state.attach_pending();
         state.tell_faults();
         let vtep = self.coming_tunnel_end(&mut state);
@@ -165,17 +166,23 @@ impl State {
         }
     }
 
-    /// Interfaces whose network or binding was not known when they were attached again may find it now.
+    /// Interfaces whose network or binding was not known when they were attached again may find it now; others have
+    /// other link-local addresses since.
     fn attach_pending(&mut self) {
-        let held: HashSet<_> = self.tables.interfaces().map(|(vmi, _)| vmi.id).collect();
-        let pending = self.working().filter(|attachment| !held.contains(&attachment.vmi));
+        let held: HashMap<_, _> =
+            self.tables.interfaces().map(|(vmi, _)| (vmi.id, &vmi.link_local)).collect();
+        let is_as_held = |attachment: &&Attachment| {
+            held.get(&attachment.vmi).is_some_and(|link_local| **link_local == attachment.link_local)
+        };
+        let pending = self.working().filter(|attachment| !is_as_held(attachment));
         let pending: Vec<_> = pending.cloned().collect();
         pending.iter().for_each(|attachment| self.try_to_enter_tables(attachment));
     }
 
-    /// Puts an interface into the tables, with what governs it: without its binding, it would be free of all policies.
+    /// Puts an interface into the tables, with what governs it: without its binding, it would be free of all policies. One that
+    /// is in them already keeps what governed it.
     pub(super) fn enter_tables(&mut self, attachment: &Attachment) -> Result<(), AttachError> {
-        if self.is_unbound(attachment) {
+        if self.is_unbound(attachment) && !self.is_in_tables(attachment.vmi) {
             return Err(AttachError::Unassigned { pod: attachment.pod.clone() });
         }
         let failed = |error| AttachError::Table { interface: attachment.interface.clone(), error };

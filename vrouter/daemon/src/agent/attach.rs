@@ -153,7 +153,7 @@ impl Agent {
             AttachError::NoPlace { pod: pod.clone(), network: network.name.clone(), fault: Box::new(fault) }
         })?;
         self.files.leases.store(state.addressing.used())?;
-        Ok(Attachment {
+        let attachment = Attachment {
             vmi,
             pod: pod.clone(),
             uid: request.uid.clone(),
@@ -165,9 +165,12 @@ impl Agent {
             assigned_by: assignment.by,
             mac: MacAddress::local(POD_MAC, vmi.get()),
             addresses,
+            link_local: None,
             port,
             mtu,
-        })
+        };
+        let link_local = state.choose_link_local(&attachment);
+        Ok(Attachment { link_local, ..attachment })
     }
 
     /// Puts an interface into the tables in force, opens its device and tells the controller.
@@ -179,6 +182,7 @@ impl Agent {
         tracing::info!("pod {pod}: interface {vmi} attached with {addresses:?}");
         let report = v1::AttachmentReport { attachment: Some(attachment.into()) };
         state.report(Kind::Attachment(report));
+        state.tell_faults();
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Interfaces that are attached otherwise than their pods are to be. They may have been attached while no controller could be
 //! asked; or their pods were given to another network since. The tables let nothing of those pass, and only attaching anew
-//! mends it.
+//! mends it. Others lack what their node reaches them by.
 
 use super::State;
 use crate::attachment::{AssignedBy, Attachment};
@@ -20,7 +20,8 @@ impl State {
 
     /// What is to be said of such interfaces.
     pub(super) fn faults(&self) -> impl Iterator<Item = String> {
-        self.attached().filter_map(|attachment| self.fault_of(attachment))
+        let own = self.attached().filter_map(|attachment| self.fault_of(attachment));
+        own.chain(self.link_local_faults())
     }
 
     /// Says it of each once.

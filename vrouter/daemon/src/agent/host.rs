@@ -248,6 +248,7 @@ impl State {
             vrf: self.fabric()?.id,
             mac: MacAddress::local(HOST_MAC, self.own_router.as_ref()?.id.get()),
             addresses: Vec::new(),
+            link_local: None,
             mtu: u16::try_from(mtu).unwrap_or(u16::MAX).min(MAX_MTU),
         })
     }

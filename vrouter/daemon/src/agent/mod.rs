@@ -11,6 +11,7 @@ mod frontends;
 mod health;
 mod held;
 mod host;
+mod link_local;
 mod restore;
 mod state;
 #[cfg(test)]

@@ -24,7 +24,7 @@ impl Restored {
     ///
     /// Epochs go on from the last one that was drawn before.
     pub fn load(identity: &Identity, files: &StateFiles, last: Epoch) -> Result<Self, StateError> {
-        let mut state = State::new(&identity.node, last, Addressing::new(files.leases.load()?));
+        let mut state = State::new(identity, last, Addressing::new(files.leases.load()?));
         match files.tables.load() {
             Ok(Some(tables)) => state.take_up(tables, &identity.node),
             Ok(None) => tracing::info!("no tables were kept; waiting for the controller"),
@@ -70,10 +70,10 @@ impl Agent {
         for attachment in gone {
             tracing::info!("pod {} is gone: its network namespace is", attachment.pod);
         }
-        for attachment in &there {
-            state.keep(attachment.clone());
-            state.try_to_enter_tables(attachment);
-        }
+        there.into_iter().for_each(|attachment| state.keep(attachment));
+        self.settle_link_local(&mut state);
+        let there: Vec<_> = state.attached().cloned().collect();
+        there.iter().for_each(|attachment| state.try_to_enter_tables(attachment));
         let handed_over = state.hand_over();
         state.tell_faults();
         let vtep = self.coming_tunnel_end(&mut state);

@@ -9,15 +9,16 @@ use vrouter_forward::frame::{MAX_PORTS, PortId};
 use vrouter_forward::tables::Tables;
 use vrouter_forward::{Epoch, Snapshot};
 use vrouter_objects::{
-    PodBinding, PodName, RouteKey, RouterId, RoutingInstance, VirtualRouter, VmiId, VrfId,
+    PodBinding, PodName, RouteKey, RouterId, RoutingInstance, Subnet, VirtualRouter, VmiId, VrfId,
 };
 use vrouter_proto::v1;
 
-use super::Held;
 use super::frontends::Frontends;
 use super::health::HealthChecks;
 use super::host::OwnHost;
+use super::link_local::LinkLocalUse;
 use super::tunnel_end::OwnEnd;
+use super::{Held, Identity};
 use crate::addressing::Addressing;
 use crate::attachment::{AssignedBy, Attachment, ContainerInterface};
 
@@ -44,6 +45,7 @@ pub struct State {
     pub(super) told_faults: BTreeSet<String>,
     pub(super) own_end: OwnEnd,
     pub(super) own_host: OwnHost,
+    pub(super) link_local_use: LinkLocalUse,
     /// The routes among the tables that lead from one network into another, likewise.
     pub(super) leaks: BTreeMap<RouteKey, VrfId>,
     pub(super) frontends: Frontends,
@@ -67,9 +69,9 @@ pub enum DeviceState {
 }
 
 impl State {
-    pub(super) fn new(node: &str, last: Epoch, addressing: Addressing) -> Self {
+    pub(super) fn new(identity: &Identity, last: Epoch, addressing: Addressing) -> Self {
         Self {
-            tables: Tables::new(node, last),
+            tables: Tables::new(&identity.node, last),
             held: Held::default(),
             epoch: last,
             snapshot: None,
@@ -82,6 +84,7 @@ impl State {
             told_faults: BTreeSet::new(),
             own_end: OwnEnd::default(),
             own_host: OwnHost::default(),
+            link_local_use: LinkLocalUse::by(identity),
             leaks: BTreeMap::new(),
             frontends: Frontends::default(),
             health_checks: HealthChecks::default(),
@@ -129,6 +132,13 @@ impl State {
         .collect()
     }
 
+    /// An attachment that is kept has these link-local addresses now.
+    pub(super) fn set_link_local(&mut self, settled: &Attachment) {
+        if let Some(kept) = self.attachments.get_mut(&settled.interface) {
+            kept.attachment.link_local.clone_from(&settled.link_local);
+        }
+    }
+
     /// The device of an attachment that is kept has changed; returns how it was.
     pub(super) fn set_device(
         &mut self,
@@ -155,7 +165,7 @@ impl State {
     pub(super) fn is_taken(&self, network: &RoutingInstance, address: IpAddr) -> bool {
         let space = network.address_space;
         self.holder(space, address).is_some()
-            || is_special(network, address)
+            || network.subnets.iter().any(|subnet| is_special(subnet, address))
             || self.is_bound(space, address)
             || self.is_elsewhere(space, address)
     }
@@ -214,10 +224,8 @@ impl State {
     }
 }
 
-/// Gateways, and the first and last address of a subnet.
-fn is_special(network: &RoutingInstance, address: IpAddr) -> bool {
-    network.subnets.iter().any(|subnet| {
-        let broadcast = address.is_ipv4() && address == subnet.prefix.broadcast();
-        address == subnet.gateway || address == subnet.prefix.network() || broadcast
-    })
+/// A subnet's gateway, and its first and last address.
+pub(super) fn is_special(subnet: &Subnet, address: IpAddr) -> bool {
+    let broadcast = address.is_ipv4() && address == subnet.prefix.broadcast();
+    address == subnet.gateway || address == subnet.prefix.network() || broadcast
 }

@@ -1,4 +1,5 @@
 mod host;
+mod link_local;
 mod restart;
 mod tenants;
 mod upkeep;

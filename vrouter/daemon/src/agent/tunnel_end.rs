@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use vrouter_objects::{RouterId, VirtualRouter};
+use vrouter_objects::{NetworkKind, RouterId, VirtualRouter};
 
 use super::host::summary;
 use super::{Agent, AttachError, State};
@@ -137,9 +137,10 @@ impl State {
     /// What the tunnels are to be that end there.
     fn tunnels(&self, vtep: Vtep) -> Tunnels {
         let reached = self.others().filter(|router| is_reached_from(vtep, router));
+        let travelling = self.networks.values().filter(|network| network.kind != NetworkKind::LinkLocal);
         Tunnels {
             vtep,
-            networks: self.networks.values().map(|network| network.vni).collect(),
+            networks: travelling.map(|network| network.vni).collect(),
             peers: reached.map(|router| (router.mac, router.address)).collect(),
         }
     }

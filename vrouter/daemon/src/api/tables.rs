@@ -30,6 +30,7 @@ fn interface(agent: &Agent, state: &State, attachment: &Attachment) -> v1::Inter
         device: attachment.interface.name.clone(),
         up: state.is_in_tables(attachment.vmi),
         container_id: attachment.interface.container_id.clone(),
+        link_local: attachment.link_local_addresses().map(Into::into).collect(),
         ..counted(agent, state, attachment.vmi, attachment.vrf, attachment.port)
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use vrouter_forward::frame::PortId;
-use vrouter_objects::{ObjectError, PodName, VmiId, VrfId};
+use vrouter_objects::{LinkLocal, ObjectError, PodName, VmiId, VrfId};
 
 use super::{StateError, file};
 use crate::attachment::{AssignedBy, Attachment, ContainerInterface, NetworkNamespace};
@@ -49,8 +49,17 @@ struct Record {
     assigned_by: AssignedBy,
     mac: String,
     addresses: Vec<IpAddr>,
+    /// `None`: it has none, or is from before there were any.
+    #[serde(default)]
+    link_local: Option<LinkLocalRecord>,
     port: u16,
     mtu: u16,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LinkLocalRecord {
+    vrf: u32,
+    addresses: Vec<IpAddr>,
 }
 
 impl AttachmentFile {
@@ -99,6 +108,7 @@ impl From<&Attachment> for Record {
             assigned_by: attachment.assigned_by,
             mac: attachment.mac.to_string(),
             addresses: attachment.addresses.clone(),
+            link_local: attachment.link_local.as_ref().map(LinkLocalRecord::from),
             port: attachment.port.0,
             mtu: attachment.mtu,
         }
@@ -121,9 +131,24 @@ impl TryFrom<Record> for Attachment {
             assigned_by: record.assigned_by,
             mac: record.mac.parse()?,
             addresses: record.addresses,
+            link_local: record.link_local.map(LinkLocal::try_from).transpose()?,
             port: PortId(record.port),
             mtu: record.mtu,
         })
+    }
+}
+
+impl From<&LinkLocal> for LinkLocalRecord {
+    fn from(link_local: &LinkLocal) -> Self {
+        Self { vrf: link_local.vrf.get(), addresses: link_local.addresses.clone() }
+    }
+}
+
+impl TryFrom<LinkLocalRecord> for LinkLocal {
+    type Error = ObjectError;
+
+    fn try_from(record: LinkLocalRecord) -> Result<Self, ObjectError> {
+        Ok(Self { vrf: VrfId::new(record.vrf)?, addresses: record.addresses })
     }
 }
 
@@ -137,7 +162,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = AttachmentFile::new(directory.path().join("attachments.json"));
         assert!(file.load().unwrap().attachments.is_empty());
-        let attachments = [attachment(1), attachment(2)];
+        let addresses = vec!["169.254.64.1".parse().unwrap(), "fd00:169:254::1".parse().unwrap()];
+        let link_local = Some(LinkLocal { vrf: VrfId::new(6).unwrap(), addresses });
+        let attachments = [Attachment { link_local, ..attachment(1) }, attachment(2)];
         file.store("boot", attachments.iter()).unwrap();
         let loaded = file.load().unwrap();
         assert_eq!(
@@ -149,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_from_before_there_were_tenants_is_understood() {
+    fn a_file_from_before_there_were_tenants_and_link_local_addresses_is_understood() {
         let directory = tempfile::tempdir().unwrap();
         let file = AttachmentFile::new(directory.path().join("attachments.json"));
         let before = r#"{"boot_id": "boot", "attachments": [{

@@ -17,6 +17,7 @@ use crate::support::{Netns, PATIENCE};
 pub struct Controller {
     server: tokio::task::JoinHandle<()>,
     hellos: mpsc::UnboundedReceiver<v1::Hello>,
+    attachments: mpsc::UnboundedReceiver<v1::Attachment>,
     /// The tables, with their version.
     tables: watch::Sender<(u64, Vec<v1::Object>)>,
 }
@@ -32,12 +33,14 @@ impl Controller {
         let listener = vrouter_io::within(Some(&underlay.path()), listen).unwrap();
         listener.set_nonblocking(true).unwrap();
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        let (sender, hellos) = mpsc::unbounded_channel();
+        let (to_hellos, hellos) = mpsc::unbounded_channel();
+        let (to_attachments, attachments) = mpsc::unbounded_channel();
         let tables = watch::Sender::new((1, objects));
-        let service = Tables { hellos: sender, tables: tables.subscribe() };
+        let service = Tables { hellos: to_hellos, attachments: to_attachments, tables: tables.subscribe() };
         let server = Server::builder().add_service(ControlServer::new(service));
         let server = server.serve_with_incoming(TcpListenerStream::new(listener));
-        Self { server: tokio::spawn(async move { server.await.unwrap() }), hellos, tables }
+        let server = tokio::spawn(async move { server.await.unwrap() });
+        Self { server, hellos, attachments, tables }
     }
 
     /// The version of its tables.
@@ -54,6 +57,11 @@ impl Controller {
     pub async fn hello(&mut self) -> v1::Hello {
         tokio::time::timeout(PATIENCE, self.hellos.recv()).await.unwrap().unwrap()
     }
+
+    /// What the next report says that something is attached.
+    pub async fn attachment(&mut self) -> v1::Attachment {
+        tokio::time::timeout(PATIENCE, self.attachments.recv()).await.unwrap().unwrap()
+    }
 }
 
 impl Drop for Controller {
@@ -64,6 +72,7 @@ impl Drop for Controller {
 
 struct Tables {
     hellos: mpsc::UnboundedSender<v1::Hello>,
+    attachments: mpsc::UnboundedSender<v1::Attachment>,
     tables: watch::Receiver<(u64, Vec<v1::Object>)>,
 }
 
@@ -77,12 +86,17 @@ impl Control for Tables {
     ) -> Result<Response<Self::ExchangeStream>, Status> {
         let (to_node, messages) = mpsc::channel(8);
         let mut from_node = request.into_inner();
-        let (hellos, mut tables) = (self.hellos.clone(), self.tables.clone());
+        let (hellos, attachments) = (self.hellos.clone(), self.attachments.clone());
+        let mut tables = self.tables.clone();
         tables.mark_changed();
         tokio::spawn(async move {
             while let Ok(Some(message)) = from_node.message().await {
-                if let Some(v1::node_message::Kind::Hello(hello)) = message.kind {
-                    let _ = hellos.send(hello);
+                match message.kind {
+                    Some(v1::node_message::Kind::Hello(hello)) => drop(hellos.send(hello)),
+                    Some(v1::node_message::Kind::Attachment(v1::AttachmentReport { attachment })) => {
+                        drop(attachments.send(attachment.unwrap()));
+                    }
+                    _ => {}
                 }
             }
         });

@@ -1,6 +1,7 @@
 //! The real process in network namespaces of the test's own, against a controller that says what the test does. Needs root.
 
 mod controller;
+mod link_local;
 mod support;
 mod tenants;
 

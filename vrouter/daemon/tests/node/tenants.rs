@@ -16,30 +16,30 @@ use crate::with_link;
 
 const PORT: u16 = 7000;
 
-fn ip(text: &str) -> IpAddr {
+pub fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-fn vrf(number: u32) -> VrfId {
+pub fn vrf(number: u32) -> VrfId {
     VrfId::new(number).unwrap()
 }
 
-fn network(number: u32, name: &str, prefix: &str, gateway: &str) -> RoutingInstance {
+pub fn network(number: u32, name: &str, prefix: &str, gateway: &str) -> RoutingInstance {
     let subnet = Subnet { prefix: prefix.parse().unwrap(), gateway: ip(gateway) };
     RoutingInstance::new(vrf(number), name, Vni::new(number).unwrap(), vec![subnet])
 }
 
-fn route(number: u32, prefix: &str, next_hop: NextHop) -> Object {
+pub fn route(number: u32, prefix: &str, next_hop: NextHop) -> Object {
     Object::Route(Route { key: RouteKey { vrf: vrf(number), prefix: prefix.parse().unwrap() }, next_hop })
 }
 
-fn binding(name: &str, number: u32, address: &str) -> PodBinding {
+pub fn binding(name: &str, number: u32, address: &str) -> PodBinding {
     let pod = format!("default/{name}").parse().unwrap();
     PodBinding { addresses: vec![ip(address)], ..PodBinding::new(pod, "", vrf(number)) }
 }
 
 /// The tables that all tests begin with, and these.
-fn with(more: &[Object]) -> Vec<v1::Object> {
+pub fn with(more: &[Object]) -> Vec<v1::Object> {
     objects().into_iter().chain(more.iter().map(v1::Object::from)).collect()
 }
 
@@ -80,7 +80,7 @@ fn isolated(pods: &[(&str, &str)]) -> Vec<Object> {
     objects
 }
 
-async fn attached(node: &mut Node, role: &str, name: &str) -> Pod {
+pub async fn attached(node: &mut Node, role: &str, name: &str) -> Pod {
     let pod = Pod::new(&format!("{role}-{name}"));
     let reply = node.attach_as(&pod, name).await.unwrap();
     pod.configure(&reply);
@@ -115,7 +115,7 @@ fn empty(socket: &UdpSocket) -> usize {
     count
 }
 
-fn reaches(from: &Netns, address: &str) -> bool {
+pub fn reaches(from: &Netns, address: &str) -> bool {
     let ping = format!("ip netns exec {} ping -c 1 -W 1 {address}", from.name());
     let ping = std::process::Command::new("sh").args(["-c", &ping]).output().unwrap();
     ping.status.success()

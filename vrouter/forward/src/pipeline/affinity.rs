@@ -6,7 +6,7 @@ use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::quality::FixedState;
-use vrouter_objects::{AffinityTimeout, ListenerId, MemberId};
+use vrouter_objects::{AffinityTimeout, ListenerId, MemberId, VrfId};
 
 use crate::address::Address;
 use crate::frame::Time;
@@ -19,8 +19,9 @@ const PER_SHARD: usize = 4096;
 /// must not cost a search each.
 const SEARCH_INTERVAL: u64 = 1_000;
 
-/// A service port, by whatever frontend, and a client of it.
-type Client = (ListenerId, Address);
+/// A service port, by whatever frontend, and a client of it, in the network where it has its address: elsewhere the same may be
+/// another's.
+type Client = (ListenerId, VrfId, Address);
 
 /// What a client had.
 #[derive(Debug, Clone, Copy)]
@@ -112,11 +113,11 @@ mod tests {
     #[test]
     fn however_many_clients_there_are_no_more_are_remembered_and_the_newest_is() {
         let affinities = Affinities::new(7);
-        let listener = ListenerId::new(1).unwrap();
+        let (listener, network) = (ListenerId::new(1).unwrap(), VrfId::new(1).unwrap());
         let [one, other] = [1, 2].map(MemberEntry::numbered);
         let timeout = AffinityTimeout::new(10).unwrap();
         let ask = |number: u32, at: Time, choice| {
-            let client = (listener, Address::v4(number.to_be_bytes()));
+            let client = (listener, network, Address::v4(number.to_be_bytes()));
             let taking = |kept| [&one, &other].into_iter().find(|member| member.id == kept);
             affinities.member_of(client, (at, timeout), taking, || Some(choice)).map(|member| member.id)
         };

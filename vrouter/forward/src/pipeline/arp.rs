@@ -45,8 +45,8 @@ fn ipv4_at(body: &[u8], at: usize) -> Address {
     Address::v4([body[at], body[at + 1], body[at + 2], body[at + 3]])
 }
 
-/// Everything but the host's own addresses that its network has a gateway or a route for. No route leads to a link-local
-/// address, though a default route matches it: whoever asks for one asks whether it may have it.
+/// Everything but the host's own addresses that its network has a gateway or a route for. Link-local addresses are left out,
+/// whatever route matches them: whoever asks for one on a link asks whether it may have it.
 pub(super) fn is_ours_to_answer(context: Context<'_>, entry: &PortEntry, target: Address) -> bool {
     let Some(vrf) = context.snapshot.vrf(entry.vrf) else { return false };
     let is_routed = !target.is_link_local() && vrf.route(target).is_some();

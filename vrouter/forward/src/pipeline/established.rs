@@ -4,7 +4,6 @@ use vrouter_objects::DropReason;
 
 use super::classify::{Arrival, Arrived, flow_key, stage};
 use super::fragments::Reassociated;
-use super::local::Service;
 use super::revalidate::Verdict;
 use super::{Context, Outcome, Worker, answer, error, local, neighbour, spare_frame};
 use crate::flow::{ConnectionState, Direction, FlowIndex, FlowKey, Seen, Slot};
@@ -125,18 +124,15 @@ impl Worker {
         spare: &mut Vec<Frame>,
         observer: &mut O,
     ) -> Outcome {
-        let Arrived { packet, arrival, key, table_key } = arrived;
+        let Arrived { packet, key, table_key, .. } = arrived;
         let Some(index) = self.shared.flows.find(table_key) else {
-            if !local::is_to_gateway(context, frame, packet, arrival) {
-                return self.resolve(context, frame, arrived, spare, observer);
-            }
-            return match local::serve(context, frame, packet) {
-                Service::Done(outcome) => outcome,
-                Service::Refuse => answer::refuse(self, context, frame, packet, DropReason::NoService),
-            };
+            return self.resolve(context, frame, arrived, spare, observer);
         };
         let slot = self.shared.flows.slot(index);
         if asks_the_other_way(packet, slot) {
+            if !self.is_in_force(context, slot, key) {
+                self.forget(index);
+            }
             return self.resolve(context, frame, arrived, spare, observer);
         }
         let decision = slot.decision();
@@ -201,7 +197,7 @@ impl Worker {
 }
 
 /// Whether a packet is a ping from whoever answers one of the same identifier: that is no answer. It is decided about as what
-/// begins something, and goes by the flow that is there.
+/// begins something, and goes by the flow that is there, as long as that is in force.
 fn asks_the_other_way(packet: &Packet, slot: &Slot) -> bool {
     let is_request =
         matches!(packet.header, Transport::Icmp { kind: IcmpKind::Echo { role: EchoRole::Request, .. } });

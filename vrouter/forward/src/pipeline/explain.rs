@@ -8,7 +8,7 @@ use super::Shared;
 use super::classify::Entrance;
 use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
 use super::plan::{
-    Refused, by_fabric, check_tunnel_port, client, hop_to_member, is_admitted, is_own_member, source,
+    Plan, Refused, by_fabric, check_tunnel_port, client, hop_to_member, is_admitted, is_own_member, source,
 };
 use super::policy::{Asked, Connection, Exemption, Judgement, judge};
 use super::revalidate::living;
@@ -119,6 +119,10 @@ impl Snapshot {
                     .map_err(Refused::reason)?;
                 Ok(vec![lead])
             }
+            Located::LinkLocal(vmi) => {
+                let plan = Plan::to_interface(self, &key, vmi, way_back).map_err(Refused::reason)?;
+                Ok(vec![Lead::of(self, &plan.connection(&key), None)])
+            }
             Located::Reject => Err(DropReason::NoService),
             Located::Nowhere(reason) => Err(reason),
         }
@@ -165,7 +169,9 @@ fn asker(snapshot: &Snapshot, question: &Question) -> (FlowKey, PackedNextHop) {
     let source = Address::from(question.source);
     let way_back = match route_to(snapshot, question.vrf, source) {
         Located::Hop { next_hop, .. } => packed_next_hop(next_hop, |parts| choose_part(parts, 0)),
-        Located::Service(_) | Located::Reject | Located::Nowhere(_) => PackedNextHop::Unreachable,
+        Located::Service(_) | Located::LinkLocal(_) | Located::Reject | Located::Nowhere(_) => {
+            PackedNextHop::Unreachable
+        }
     };
     let is_inside = snapshot.vrf(question.vrf).is_some_and(|vrf| vrf.is_inside(source));
     let (origin, way_back) = match way_back {
@@ -209,14 +215,20 @@ fn lead(
         source.address(key.source)
     };
     let connection = Connection { key: *key, source, destination, egress_vrf, way_there, way_back };
-    Ok(Lead {
-        member,
-        destination: destination.address.into(),
-        port: destination.port,
-        egress_vrf,
-        next_hop: way_there.into(),
-        opinions: Opinions::of(snapshot, &connection),
-    })
+    Ok(Lead::of(snapshot, &connection, member))
+}
+
+impl Lead {
+    fn of(snapshot: &Snapshot, connection: &Connection, member: Option<MemberId>) -> Self {
+        Self {
+            member,
+            destination: connection.destination.address.into(),
+            port: connection.destination.port,
+            egress_vrf: connection.egress_vrf,
+            next_hop: connection.way_there.into(),
+            opinions: Opinions::of(snapshot, connection),
+        }
+    }
 }
 
 impl Opinions {

@@ -2,11 +2,11 @@
 
 use vrouter_objects::{DropReason, IpProtocol};
 
-use super::answer::send_back;
+use super::answer::{refuse, send_back};
 use super::classify::Arrival;
 use super::egress::trim_to_packet;
 use super::established::arrival_vrf;
-use super::{Context, Outcome};
+use super::{Context, Outcome, Worker};
 use crate::address::Family;
 use crate::checksum::Delta;
 use crate::frame::{Frame, Ingress};
@@ -16,14 +16,6 @@ use crate::rewrite::address_fields;
 /// IGMP (RFC 3376), ICMPv6 listener discovery's older kin.
 const IGMP: IpProtocol = IpProtocol(2);
 
-/// What the router itself makes of a packet.
-pub(super) enum Service {
-    /// It was to the router, and this became of it.
-    Done(Outcome),
-    /// It was to the router, which has nothing at that protocol and port.
-    Refuse,
-}
-
 /// Whether a packet is to this node's gateway address. The gateway is on every node alike, so only local
 /// senders mean this one.
 #[inline]
@@ -32,24 +24,27 @@ pub(super) fn is_to_gateway(context: Context<'_>, frame: &Frame, packet: &Packet
         && arrival_vrf(context, arrival).is_some_and(|vrf| vrf.is_gateway(packet.destination))
 }
 
-/// Serves a packet to this node's gateway address.
-pub(super) fn serve(context: Context<'_>, frame: &mut Frame, packet: &Packet) -> Service {
+/// Serves a packet to this node's gateway address: pings, and nothing else.
+#[cold]
+pub(super) fn serve(
+    worker: &mut Worker,
+    context: Context<'_>,
+    frame: &mut Frame,
+    packet: &Packet,
+) -> Outcome {
     let later = matches!(packet.fragment, Fragment::Later { .. });
-    let echo = match packet.header {
-        Transport::Icmp { kind: IcmpKind::Echo { role: EchoRole::Request, .. } } => true,
+    match packet.header {
+        Transport::Icmp { kind: IcmpKind::Echo { role: EchoRole::Request, .. } } => {}
         // The rest of a large ping goes back as it came.
-        Transport::None => later && matches!(packet.protocol, IpProtocol::ICMP | IpProtocol::ICMPV6),
-        _ => false,
-    };
-    if !echo {
+        Transport::None if later && matches!(packet.protocol, IpProtocol::ICMP | IpProtocol::ICMPV6) => {}
         // Nobody is told about a message of that kind that nobody asked for.
-        let message = matches!(packet.header, Transport::Icmp { .. });
-        return if message { Service::Done(Outcome::Drop(DropReason::NoService)) } else { Service::Refuse };
+        Transport::Icmp { .. } => return Outcome::Drop(DropReason::NoService),
+        _ => return refuse(worker, context, frame, packet, DropReason::NoService),
     }
     echo_reply(frame, packet);
     trim_to_packet(frame, packet);
     let egress = send_back(context, frame, packet.family);
-    Service::Done(egress.map_or(Outcome::Drop(DropReason::InterfaceDown), Outcome::Answer))
+    egress.map_or(Outcome::Drop(DropReason::InterfaceDown), Outcome::Answer)
 }
 
 /// Takes what hosts tell the routers of their link about groups, which we do not forward; nothing else to a

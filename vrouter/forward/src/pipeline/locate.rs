@@ -1,6 +1,6 @@
 //! What is at an address: a service, a next hop, or nobody.
 
-use vrouter_objects::{DropReason, NextHop, VrfId};
+use vrouter_objects::{DropReason, NextHop, VmiId, VrfId};
 
 use crate::address::Address;
 use crate::flow::{FlowKey, PackedNextHop};
@@ -20,6 +20,8 @@ pub(super) enum Located<'a> {
         /// The next hop: an interface, a tunnel, several of them, or this node.
         next_hop: &'a NextHop,
     },
+    /// An interface of this node, by an address that means it here alone.
+    LinkLocal(VmiId),
     /// Nobody, and the sender is to be told.
     Reject,
     /// Nobody.
@@ -48,6 +50,9 @@ fn walk<'a>(
     let mut id = vrf;
     for _ in 0..MAX_VRFS {
         let Some(vrf) = snapshot.vrf(id) else { return Located::Nowhere(DropReason::InvalidNextHop) };
+        if vrf.is_link_local() {
+            return at_link_local(vrf, address);
+        }
         if let Some(located) = service(vrf) {
             return located;
         }
@@ -77,6 +82,15 @@ fn at_service<'a>(snapshot: &Snapshot, vrf: &'a Vrf, key: &FlowKey) -> Option<Lo
         }
         Some(_) => None,
         None => vip.map(|_| Located::Reject),
+    }
+}
+
+/// Whose link-local address this is.
+#[cold]
+fn at_link_local<'a>(network: &Vrf, address: Address) -> Located<'a> {
+    match network.route(address) {
+        Some(NextHop::Interface(vmi)) => Located::LinkLocal(*vmi),
+        _ => Located::Reject,
     }
 }
 

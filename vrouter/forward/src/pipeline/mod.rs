@@ -13,6 +13,7 @@ mod fast_path;
 mod fragments;
 mod leads;
 mod limiter;
+mod link_local;
 mod local;
 mod locate;
 mod neighbour;

@@ -9,6 +9,7 @@ use vrouter_objects::{
 
 use super::classify::{Arrival, Arrived, Entrance};
 use super::established::tcp_flags;
+use super::link_local::{Reached, reach};
 use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
 use super::policy::{Connection, Pods};
 use super::{Context, Worker};
@@ -26,12 +27,23 @@ const CLIENT_PORTS: RangeInclusive<u16> = 1024..=u16::MAX;
 pub(super) struct Plan<'a> {
     /// Whom its packets come from, as they leave.
     pub(super) source: Source<'a>,
-    /// The service it is to, and the member that becomes its destination.
-    pub(super) service: Option<(&'a FipEntry, &'a MemberEntry)>,
+    /// What becomes its destination.
+    pub(super) target: Target<'a>,
     pub(super) egress_vrf: VrfId,
     pub(super) next_hop: PackedNextHop,
     /// Where answers go.
     pub(super) way_back: PackedNextHop,
+}
+
+/// What a flow's packets are to, as they leave.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Target<'a> {
+    /// Whom they are to as they come in.
+    Addressee,
+    /// This member of this service.
+    Member(&'a FipEntry, &'a MemberEntry),
+    /// The interface whose link-local address they are to, by its own address.
+    Interface(&'a Address),
 }
 
 /// Whom a flow's packets come from, as they leave.
@@ -58,18 +70,33 @@ pub(super) enum Refused {
     Silent(DropReason),
 }
 
-impl Plan<'_> {
+impl<'a> Plan<'a> {
+    /// From this node to an interface of its own, by its link-local address.
+    #[cold]
+    pub(super) fn to_interface(
+        snapshot: &'a Snapshot,
+        key: &FlowKey,
+        vmi: VmiId,
+        way_back: PackedNextHop,
+    ) -> Result<Self, Refused> {
+        let Reached { vrf, address, gateway } = reach(snapshot, key, vmi)?;
+        Ok(Self {
+            source: Source::Router(gateway),
+            target: Target::Interface(address),
+            egress_vrf: vrf,
+            next_hop: PackedNextHop::Interface(vmi),
+            way_back,
+        })
+    }
+
     /// To whom packets of this key are as they leave.
     #[inline]
     pub(super) fn destination(&self, key: &FlowKey) -> Endpoint {
-        match self.service {
-            Some((_, member)) => Endpoint { address: member.address, port: member.port },
-            None => Endpoint { address: key.destination, port: key.destination_port },
-        }
+        self.target.endpoint(key)
     }
 
     /// The connection as policy sees it.
-    fn connection(&self, key: &FlowKey) -> Connection {
+    pub(super) fn connection(&self, key: &FlowKey) -> Connection {
         let destination = self.destination(key);
         Connection {
             key: *key,
@@ -79,6 +106,21 @@ impl Plan<'_> {
             way_there: self.next_hop,
             way_back: self.way_back,
         }
+    }
+}
+
+impl Target<'_> {
+    #[inline]
+    fn endpoint(&self, key: &FlowKey) -> Endpoint {
+        match self {
+            Self::Addressee => Endpoint { address: key.destination, port: key.destination_port },
+            Self::Member(_, member) => Endpoint { address: member.address, port: member.port },
+            Self::Interface(address) => Endpoint { address: **address, port: key.destination_port },
+        }
+    }
+
+    fn is_service(&self) -> bool {
+        matches!(self, Self::Member(..))
     }
 }
 
@@ -120,25 +162,23 @@ impl Worker {
         let Arrived { arrival, key, table_key, .. } = arrived;
         let snapshot = context.snapshot;
         let way_back = way_back(snapshot, arrival, key).ok_or(Refused::Silent(DropReason::SpoofedAddress))?;
-        let (vrf, next_hop, service) = match locate(snapshot, key) {
+        let (vrf, next_hop, target) = match locate(snapshot, key) {
             Located::Service(frontend) => {
                 let member = self.choose_member(context, frontend, arrived)?;
                 let (vrf, next_hop) = hop_to_member(snapshot, member)?;
-                (vrf, next_hop, Some((&*frontend.fip, member)))
+                (vrf, next_hop, Target::Member(&frontend.fip, member))
             }
             Located::Hop { .. } if is_between_nodes(snapshot, arrival, key) => return Err(Refused::Returned),
-            Located::Hop { vrf, next_hop } => (vrf, next_hop, None),
+            Located::Hop { vrf, next_hop } => (vrf, next_hop, Target::Addressee),
+            Located::LinkLocal(vmi) => return Plan::to_interface(snapshot, key, vmi, way_back),
             Located::Reject => return Err(Refused::Tell(DropReason::NoService)),
             Located::Nowhere(DropReason::NoRoute) => return Err(Refused::NoRoute),
             Located::Nowhere(reason) => return Err(Refused::Silent(reason)),
         };
-        let destination = service
-            .map_or(Endpoint { address: key.destination, port: key.destination_port }, |(_, member)| {
-                Endpoint { address: member.address, port: member.port }
-            });
+        let destination = target.endpoint(key);
         let next_hop = packed_next_hop(next_hop, |parts| choose_part(parts, table_key.hash));
         let next_hop = by_fabric(snapshot, key, (vrf, destination.address), next_hop);
-        let is_own_member = service.is_some_and(|(_, member)| is_own_member(key, vrf, member.address));
+        let is_own_member = target.is_service() && is_own_member(key, vrf, destination.address);
         let hairpin = if is_own_member { hairpin(snapshot, vrf, key.source) } else { None };
         let source = match hairpin {
             Some(source) => source,
@@ -148,11 +188,11 @@ impl Worker {
                 key,
                 (vrf, destination.address),
                 next_hop,
-                service.is_some(),
+                target.is_service(),
             )?,
         };
         check_tunnel_port(key.protocol, destination.port, &source)?;
-        Ok(Plan { source, service, egress_vrf: vrf, next_hop, way_back })
+        Ok(Plan { source, target, egress_vrf: vrf, next_hop, way_back })
     }
 
     /// The member that a new flow gets: the client's own, where the service keeps clients with theirs.
@@ -175,7 +215,7 @@ impl Worker {
         let member = match frontend.fip.affinity {
             None => listener.pool.choose(policy, table_key.hash),
             Some(timeout) => self.shared.affinities.member_of(
-                (listener.id, key.source),
+                (listener.id, key.vrf, key.source),
                 (context.now, timeout),
                 |kept| listener.pool.taking(policy, kept),
                 || listener.pool.choose(policy, table_key.hash),
@@ -219,10 +259,12 @@ pub(super) fn admit(
     if !pods.are_governed() {
         return Ok(());
     }
-    pods.admit(snapshot, &connection).map_err(Refused::Silent)?;
-    if is_under_way(packet) && pods.isolate(snapshot, &connection) {
+    let judgement = pods.judge(snapshot, &connection);
+    judgement.refuse().map_err(Refused::Silent)?;
+    if is_under_way(packet) && pods.have_a_say(snapshot, &connection) {
         return Err(Refused::Tell(DropReason::NoFlow));
     }
+    judgement.count();
     Ok(())
 }
 
@@ -286,7 +328,9 @@ pub(super) fn hop_to_member<'a>(
 ) -> Result<(VrfId, &'a NextHop), Refused> {
     match route_to(snapshot, member.vrf, member.address) {
         Located::Hop { vrf, next_hop } => Ok((vrf, next_hop)),
-        Located::Service(_) | Located::Reject => Err(Refused::Tell(DropReason::NoMembers)),
+        Located::Service(_) | Located::LinkLocal(_) | Located::Reject => {
+            Err(Refused::Tell(DropReason::NoMembers))
+        }
         Located::Nowhere(reason) => Err(Refused::Silent(reason)),
     }
 }
@@ -379,7 +423,7 @@ fn has_double(snapshot: &Snapshot, vrf: VrfId, address: Address) -> bool {
     is_inside
         || match route_to(snapshot, vrf, address) {
             Located::Hop { vrf, .. } => snapshot.fabric() != Some(vrf),
-            Located::Reject | Located::Service(_) => true,
+            Located::Reject | Located::LinkLocal(_) | Located::Service(_) => true,
             Located::Nowhere(_) => false,
         }
 }

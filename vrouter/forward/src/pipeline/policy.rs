@@ -77,38 +77,32 @@ pub(crate) struct Judgement<'a> {
 }
 
 impl Judgement<'_> {
-    /// The reason to drop it, if there is one.
-    fn refusal(&self) -> Result<(), DropReason> {
-        if !self.egress.allows() {
-            Err(DropReason::PolicyEgress)
-        } else if !self.ingress.allows() {
-            Err(DropReason::PolicyIngress)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Counts what was decided.
-    fn count(&self) {
+    /// Counts that the connection begins, where that was allowed.
+    pub(super) fn count(&self) {
         self.egress.count();
         self.ingress.count();
     }
 
-    /// Counts what was refused.
-    fn count_refused(&self) {
-        [self.egress, self.ingress].iter().filter(|asked| !asked.allows()).for_each(Asked::count);
+    /// The reason to drop a packet of it, if there is one, which is counted where it is refused.
+    pub(super) fn refuse(&self) -> Result<(), DropReason> {
+        let ends = [(self.egress, DropReason::PolicyEgress), (self.ingress, DropReason::PolicyIngress)];
+        match ends.into_iter().find(|(asked, _)| !asked.allows()) {
+            Some((asked, reason)) => {
+                asked.count();
+                Err(reason)
+            }
+            None => Ok(()),
+        }
     }
 }
 
-/// Whether a connection may go on that was last looked at in this epoch. Only what is refused is counted.
+/// Whether a connection may go on that was last looked at in this epoch.
 pub(super) fn readmit(snapshot: &Snapshot, connection: &Connection, since: Epoch) -> Result<(), DropReason> {
     let pods = Pods::of(snapshot, connection);
     if !pods.have_changed(snapshot, since) {
         return Ok(());
     }
-    let judgement = pods.judge(snapshot, connection);
-    judgement.count_refused();
-    judgement.refusal()
+    pods.judge(snapshot, connection).refuse()
 }
 
 /// What policy says of a connection.
@@ -136,26 +130,24 @@ impl<'a> Pods<'a> {
         is_governed(self.from) || is_governed(self.to)
     }
 
-    /// Whether a connection may begin, which is counted.
-    pub(super) fn admit(&self, snapshot: &'a Snapshot, connection: &Connection) -> Result<(), DropReason> {
-        let judgement = self.judge(snapshot, connection);
-        judgement.count();
-        judgement.refusal()
-    }
-
-    /// Whether policy governs either direction of one of them: then nobody must be able to pass a forbidden connection off as
-    /// the answers of an allowed one.
+    /// Whether their policies have a say at all: then nobody must be able to pass a forbidden connection off as the answers of
+    /// an allowed one.
     #[cold]
-    pub(super) fn isolate(&self, snapshot: &Snapshot, connection: &Connection) -> bool {
-        self.exemption(snapshot, connection).is_none()
+    pub(super) fn have_a_say(&self, snapshot: &Snapshot, connection: &Connection) -> bool {
+        self.are_governed() && self.exemption(snapshot, connection).is_none()
     }
 
+    /// Whether what they are judged by has changed: their policies, or whether it is their own node that they speak with.
     fn have_changed(&self, snapshot: &Snapshot, since: Epoch) -> bool {
+        if snapshot.have_own_addresses_changed(since) {
+            return true;
+        }
         let mut policies = [self.from, self.to].into_iter().flatten().filter_map(|pod| pod.policy.as_deref());
         policies.any(|policy| policy.has_changed(snapshot.peers(), since))
     }
 
-    fn judge(&self, snapshot: &'a Snapshot, connection: &Connection) -> Judgement<'a> {
+    /// What their policies say of a connection.
+    pub(super) fn judge(&self, snapshot: &'a Snapshot, connection: &Connection) -> Judgement<'a> {
         let exemption = self.exemption(snapshot, connection);
         let peers = snapshot.peers();
         let egress = asked(self.from, PolicyDirection::Egress, exemption, |policy| {
@@ -235,7 +227,7 @@ fn is_of_own_node(snapshot: &Snapshot, key: &FlowKey) -> bool {
 fn space_of(snapshot: &Snapshot, vrf: VrfId, address: Address) -> Option<VrfId> {
     match route_to(snapshot, vrf, address) {
         Located::Hop { vrf, .. } => snapshot.address_space(vrf),
-        Located::Service(_) | Located::Reject | Located::Nowhere(_) => None,
+        Located::Service(_) | Located::LinkLocal(_) | Located::Reject | Located::Nowhere(_) => None,
     }
 }
 

@@ -5,8 +5,8 @@ use vrouter_objects::{DropReason, IpProtocol};
 
 use super::classify::{Arrived, Entrance, tunnel_origin};
 use super::established::tcp_flags;
-use super::plan::{Plan, Refused, Source, admit};
-use super::{Context, Outcome, Worker, answer};
+use super::plan::{Plan, Refused, Source, Target, admit};
+use super::{Context, Outcome, Worker, answer, local};
 use crate::address::Address;
 use crate::flow::{
     Actions, ConnectionState, FlowIndex, FlowKey, FlowTable, NewConnection, NewFlow, NotInstalled, Origin,
@@ -17,7 +17,7 @@ use crate::observer::{Event, Observer};
 use crate::rewrite::Endpoint;
 
 /// How many source ports are tried where two connections would look alike to the one they go to.
-const PORT_TRIES: u64 = 32;
+const PORT_TRIES: u64 = 128;
 
 impl Worker {
     /// Decides about the first packet of a flow, installs the flow and sends the packet on.
@@ -29,7 +29,11 @@ impl Worker {
         spare: &mut Vec<Frame>,
         observer: &mut O,
     ) -> Outcome {
-        let Arrived { packet, key, table_key, .. } = arrived;
+        let Arrived { packet, arrival, key, table_key } = arrived;
+        // What is to the gateway and of no flow is for us. Answers to what came in the gateway's name are of one.
+        if local::is_to_gateway(context, frame, packet, arrival) {
+            return local::serve(self, context, frame, packet);
+        }
         observer.observe(Event::Resolving(key));
         let admitted = |plan: &Plan<'_>| {
             if context.snapshot.has_governed() { admit(context.snapshot, arrived, plan) } else { Ok(()) }
@@ -47,7 +51,7 @@ impl Worker {
         };
         match self.install(context, arrived, &plan) {
             Ok(index) => {
-                if let Some((_, member)) = plan.service {
+                if let Target::Member(_, member) = plan.target {
                     member.hit();
                 }
                 self.send(context, frame, packet, self.shared.flows.slot(index), table_key.hash, spare)
@@ -132,7 +136,8 @@ fn connection(
     let new_source = source.unwrap_or(old_source);
     let new_destination = plan.destination(key);
     let (new_source, new_destination) = symmetric_ids(key.protocol, new_source, new_destination);
-    let actions = match (source.is_some(), plan.service.is_some()) {
+    let is_to_other = !matches!(plan.target, Target::Addressee);
+    let actions = match (source.is_some(), is_to_other) {
         (false, false) => Actions::NONE,
         (false, true) => Actions::DESTINATION,
         (true, false) => Actions::SOURCE,
@@ -147,7 +152,10 @@ fn connection(
         destination_port: new_source.port,
         protocol: key.protocol,
     };
-    let service = plan.service.map(|(fip, member)| (fip.id, member.id));
+    let service = match plan.target {
+        Target::Member(fip, member) => Some((fip.id, member.id)),
+        Target::Addressee | Target::Interface(_) => None,
+    };
     let (from, to) = match actions.has(Actions::DESTINATION) {
         true => (old_destination, new_destination),
         false => (old_source, new_source),

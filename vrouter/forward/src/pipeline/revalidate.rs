@@ -2,6 +2,7 @@
 
 use vrouter_objects::{DropReason, IpProtocol, NextHop, VmiId, VrfId};
 
+use super::link_local::still_reaches;
 use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
 use super::plan::{by_fabric, client, is_admitted, way_to};
 use super::policy::{self, Connection};
@@ -130,7 +131,9 @@ impl Worker {
                 Hop::To(by_fabric(context.snapshot, key, (vrf, destination), next_hop))
             }
             Located::Reject => Hop::Nobody,
-            Located::Service(_) | Located::Nowhere(_) => Hop::To(PackedNextHop::Unreachable),
+            Located::Service(_) | Located::LinkLocal(_) | Located::Nowhere(_) => {
+                Hop::To(PackedNextHop::Unreachable)
+            }
         }
     }
 }
@@ -155,16 +158,19 @@ pub(super) fn living(flows: &FlowTable, snapshot: &Snapshot, slot: &Slot) -> Opt
     })
 }
 
-/// A next hop to a pod is to whoever has the address now: another pod may have got it since, here or on another node.
+/// A next hop to a pod, or to nobody, is to whoever has the address now: another pod may have got it since, here or on another
+/// node.
 fn whose_now(snapshot: &Snapshot, hop: PackedNextHop, vrf: VrfId, address: Address) -> PackedNextHop {
-    let is_to_pod = match hop {
+    let may_be_a_pods = match hop {
         PackedNextHop::Interface(vmi) => vmi != VmiId::HOST,
-        PackedNextHop::Tunnel(_) => true,
-        PackedNextHop::Receive | PackedNextHop::Unreachable => false,
+        PackedNextHop::Tunnel(_) | PackedNextHop::Unreachable => true,
+        PackedNextHop::Receive => false,
     };
     match route_to(snapshot, vrf, address) {
-        Located::Hop { next_hop: NextHop::Interface(now), .. } if is_to_pod => PackedNextHop::Interface(*now),
-        Located::Hop { next_hop: NextHop::Tunnel(now), .. } if is_to_pod => PackedNextHop::Tunnel(*now),
+        Located::Hop { next_hop: NextHop::Interface(now), .. } if may_be_a_pods => {
+            PackedNextHop::Interface(*now)
+        }
+        Located::Hop { next_hop: NextHop::Tunnel(now), .. } if may_be_a_pods => PackedNextHop::Tunnel(*now),
         _ => hop,
     }
 }
@@ -198,6 +204,12 @@ fn revalidate_service(
         return match (located, direction) {
             // What was a plain address may have become a service's, which has something at this port or nothing.
             (Located::Service(_) | Located::Reject, _) => Verdict::Anew,
+            (Located::LinkLocal(vmi), _) if still_reaches(context.snapshot, key, vmi, initiator) => {
+                Verdict::Valid
+            }
+            (Located::LinkLocal(_), _) => Verdict::Anew,
+            // What was a link-local address is none any more.
+            _ if initiator.decision().actions.has(Actions::DESTINATION) => Verdict::Anew,
             // One network may not lead to another any more.
             (Located::Hop { vrf, .. }, _) if Some(vrf) != initiator.egress_vrf() => Verdict::Anew,
             _ => Verdict::Valid,

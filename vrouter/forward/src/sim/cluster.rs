@@ -182,6 +182,7 @@ impl Cluster {
             vrf: network,
             mac,
             addresses: vec![v4, v6],
+            link_local: None,
             mtu: 1450,
         };
         self.nodes[node].attach(interface, port);
@@ -309,6 +310,7 @@ fn vhost0(number: usize) -> Vmi {
         vrf: vrf(FABRIC_VRF),
         mac: host_mac(number),
         addresses: Vec::new(),
+        link_local: None,
         mtu: 1500,
     }
 }

@@ -13,6 +13,11 @@ pub enum TableError {
     /// It refers to a network that is not there.
     #[error("vrf {0} is not known here")]
     UnknownVrf(VrfId),
+    /// No interface is in the network of link-local addresses: these are names for interfaces of others.
+    #[error(
+        "vrf {0} has link-local addresses, which stand for interfaces of other networks: none can be in it"
+    )]
+    LinkLocalVrf(VrfId),
     /// Two networks cannot be told apart on the wire.
     #[error("VNI {vni} belongs to vrf {holder} already")]
     VniTaken {

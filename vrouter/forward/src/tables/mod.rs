@@ -150,23 +150,24 @@ impl Tables {
         if self.working.port(port).is_some_and(|entry| entry.vmi != vmi.id) {
             return Err(TableError::PortTaken(port.0));
         }
-        if self.working.vrf(vmi.vrf).is_none() {
-            return Err(TableError::UnknownVrf(vmi.vrf));
+        match self.working.vrf(vmi.vrf) {
+            None => return Err(TableError::UnknownVrf(vmi.vrf)),
+            Some(vrf) if vrf.is_link_local() => return Err(TableError::LinkLocalVrf(vmi.vrf)),
+            Some(_) => {}
         }
-        let taken = vmi.addresses.iter().find_map(|address| {
-            let holder = self.local_routes.get(&host_route(vmi.vrf, *address))?;
-            (*holder != vmi.id).then_some((*address, *holder))
+        let taken = host_routes(&vmi).find_map(|key| {
+            let holder = self.local_routes.get(&key)?;
+            (*holder != vmi.id).then_some((key.prefix.addr(), *holder))
         });
         if let Some((address, holder)) = taken {
             return Err(TableError::AddressTaken { address, holder });
         }
+        let policy = self.policy_of(&vmi);
         // What it had before, it need not have now.
         self.detach(vmi.id);
-        let policy = self.policy_of(&vmi);
         self.working.set_port(port, Some(Arc::new(PortEntry::new(&vmi, port, policy))));
         self.working.note_policy_change();
-        for address in &vmi.addresses {
-            let key = host_route(vmi.vrf, *address);
+        for key in host_routes(&vmi) {
             self.local_routes.insert(key, vmi.id);
             self.settle_route(key);
         }
@@ -178,8 +179,7 @@ impl Tables {
     pub fn detach(&mut self, vmi: VmiId) {
         let Some((vmi, port)) = self.interfaces.remove(&vmi) else { return };
         self.working.set_port(port, None);
-        for address in &vmi.addresses {
-            let key = host_route(vmi.vrf, *address);
+        for key in host_routes(&vmi) {
             self.local_routes.remove(&key);
             self.settle_route(key);
         }
@@ -294,7 +294,7 @@ impl Tables {
             ObjectKey::Route(route) => self.settle_route(route),
             ObjectKey::RoutingInstance(vrf) if vrf_is_new => self.refill_vrf(vrf),
             ObjectKey::AddressLease(_) => self.settle_block_sources(),
-            key => self.note_policy_change(&key),
+            key => self.note_for_policies(&key),
         }
         None
     }
@@ -355,7 +355,7 @@ impl Tables {
             Some(Object::Route(route)) => self.settle_route(route.key),
             Some(Object::AddressLease(_)) => self.settle_block_sources(),
             Some(Object::FloatingIp(fip)) => self.forget_hits(members(&fip)),
-            Some(_) => self.note_policy_change(key),
+            Some(_) => self.note_for_policies(key),
             None => {}
         }
     }
@@ -415,6 +415,13 @@ impl Published {
 /// All members of a floating IP.
 fn members(fip: &FloatingIp) -> impl Iterator<Item = MemberId> {
     fip.listeners.iter().flat_map(|listener| &listener.members).map(|member| member.id)
+}
+
+/// The keys of the routes to an interface.
+fn host_routes(vmi: &Vmi) -> impl Iterator<Item = RouteKey> {
+    let own = vmi.addresses.iter().map(|address| host_route(vmi.vrf, *address));
+    let link_local = vmi.link_local.iter();
+    own.chain(link_local.flat_map(|own| own.addresses.iter().map(|address| host_route(own.vrf, *address))))
 }
 
 /// The key of the route to one address alone.

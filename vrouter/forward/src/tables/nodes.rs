@@ -44,6 +44,9 @@ impl Tables {
         let routes: BTreeSet<RouteKey> = own.map(|(address, _)| host_route(vrf, address)).collect();
         let changed: Vec<RouteKey> = routes.symmetric_difference(&self.host_routes).copied().collect();
         self.host_routes = routes;
+        if !changed.is_empty() {
+            self.working.note_own_addresses();
+        }
         changed.into_iter().for_each(|key| self.settle_route(key));
     }
 

@@ -24,8 +24,8 @@ impl Tables {
         self.policies.get(&policy).map(|entry| entry.used())
     }
 
-    /// Notes an object that is held, not held any more, or refused.
-    pub(super) fn note_policy_change(&mut self, key: &ObjectKey) {
+    /// Notes what it means for policies that an object is held now, or not any more.
+    pub(super) fn note_for_policies(&mut self, key: &ObjectKey) {
         let coming = self.working.coming();
         match key {
             ObjectKey::Policy(id) => {
@@ -66,7 +66,6 @@ impl Tables {
         let touched: Vec<(Vmi, PortId)> = self
             .interfaces
             .values()
-            // Without a binding, what governed it goes on to do so: its pod is about to end, not set free.
             .filter(|(vmi, _)| self.binding_of(vmi).is_some_and(is_touched))
             .cloned()
             .collect();
@@ -80,9 +79,11 @@ impl Tables {
         self.working.note_policy_change();
     }
 
-    /// What governs an interface.
+    /// What governs an interface. Without a binding, what governed it goes on to do so: its pod is about to end, not set free.
     pub(super) fn policy_of(&self, vmi: &Vmi) -> Option<Arc<InterfacePolicy>> {
-        let binding = self.binding_of(vmi)?;
+        let Some(binding) = self.binding_of(vmi) else {
+            return self.working.port_of(vmi.id).and_then(|held| held.policy.clone());
+        };
         let policies = if binding.vrf == vmi.vrf {
             binding.policies.iter().map(|policy| self.policy_entry(*policy)).collect()
         } else {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use vrouter_objects::{
-    FloatingIp, FloatingIpId, IpProtocol, MacAddress, MemberId, NextHop, RouteKey, RouterId, RouterKind,
-    RoutingInstance, Subnet, Vantage, VirtualRouter, Vmi, VmiId, VmiKind, Vni, VrfId,
+    FloatingIp, FloatingIpId, IpProtocol, MacAddress, MemberId, NetworkKind, NextHop, RouteKey, RouterId,
+    RouterKind, RoutingInstance, Subnet, Vantage, VirtualRouter, Vmi, VmiId, VmiKind, Vni, VrfId,
 };
 
 use super::fip::{FipEntry, Frontend};
@@ -41,6 +41,8 @@ pub struct Snapshot {
     port_of: SharedMap<VmiId, Arc<PortEntry>>,
     host: Option<Arc<HostEntry>>,
     node_addresses: SharedMap<Address, NodeAddress>,
+    /// When this node's own addresses last changed.
+    own_addresses_generation: Epoch,
     /// The first address of this node's own block, by family: of IPv4, then IPv6.
     block_sources: [Option<Address>; 2],
     peers: PeerTable,
@@ -76,6 +78,7 @@ pub(crate) struct PortEntry {
 /// A virtual network's table.
 #[derive(Debug, Clone)]
 pub(crate) struct Vrf {
+    kind: NetworkKind,
     pub(crate) vni: Vni,
     /// The network whose addresses its interfaces have.
     pub(crate) address_space: VrfId,
@@ -109,6 +112,7 @@ impl Vrf {
     /// Without routes and floating IPs.
     fn new(instance: &RoutingInstance) -> Self {
         let mut vrf = Self {
+            kind: instance.kind,
             vni: instance.vni,
             address_space: instance.address_space,
             known_in: Box::default(),
@@ -123,12 +127,19 @@ impl Vrf {
     }
 
     fn describe(&mut self, instance: &RoutingInstance) {
+        self.kind = instance.kind;
         self.vni = instance.vni;
         self.address_space = instance.address_space;
         self.known_in = instance.known_in.as_slice().into();
         self.subnets = instance.subnets.as_slice().into();
         self.inside = instance.subnets.iter().map(|subnet| MaskedPrefix::new(subnet.prefix)).collect();
         self.gateways = instance.subnets.iter().map(|subnet| subnet.gateway.into()).collect();
+    }
+
+    /// Whether its addresses are this node's own names for its interfaces, which are in other networks.
+    #[inline]
+    pub(crate) fn is_link_local(&self) -> bool {
+        self.kind == NetworkKind::LinkLocal
     }
 
     /// The service address that this is.
@@ -195,6 +206,7 @@ impl Snapshot {
             port_of: SharedMap::default(),
             host: None,
             node_addresses: SharedMap::default(),
+            own_addresses_generation: epoch,
             block_sources: [None; 2],
             peers: PeerTable::new(),
             policy_generation: epoch,
@@ -374,7 +386,10 @@ impl Snapshot {
 
     pub(super) fn put_vrf(&mut self, instance: &RoutingInstance) {
         self.release_vni(instance.id);
-        self.vnis.insert(instance.vni, instance.id);
+        // Nothing comes into that of link-local addresses from another node.
+        if instance.kind != NetworkKind::LinkLocal {
+            self.vnis.insert(instance.vni, instance.id);
+        }
         match self.vrf_mut(instance.id) {
             Some(vrf) => vrf.describe(instance),
             None => drop(self.vrfs.insert(instance.id, Arc::new(Vrf::new(instance)))),
@@ -440,6 +455,17 @@ impl Snapshot {
 
     pub(super) fn set_host(&mut self, host: &HostNetwork) {
         self.host = Some(Arc::new(HostEntry::new(host)));
+    }
+
+    /// Whether this node's own addresses have changed since an epoch.
+    pub(crate) fn have_own_addresses_changed(&self, since: Epoch) -> bool {
+        self.own_addresses_generation > since
+    }
+
+    /// Notes that this node's own addresses have changed: whom its pods speak with may be itself no more.
+    pub(super) fn note_own_addresses(&mut self) {
+        self.own_addresses_generation = self.coming();
+        self.note_policy_change();
     }
 
     /// Makes these the nodes' addresses.

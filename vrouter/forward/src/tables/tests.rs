@@ -55,6 +55,7 @@ fn interface(number: u32, address: &str) -> Vmi {
         vrf: vrf(1),
         mac: MacAddress::local(0x50, number),
         addresses: vec![address.parse().unwrap()],
+        link_local: None,
         mtu: 1450,
     }
 }

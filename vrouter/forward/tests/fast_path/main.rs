@@ -266,6 +266,7 @@ impl Scene {
             vrf: VrfId::new(1).expect("not zero"),
             mac: near.mac,
             addresses: vec![near.v4, near.v6],
+            link_local: None,
             mtu: 1450,
         };
         self.cluster.nodes[0].attach(interface, near.port);

@@ -253,6 +253,7 @@ impl Node {
             vrf: VrfId::new(1).unwrap(),
             mac,
             addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+            link_local: None,
             mtu: TUNNEL_MTU,
         };
         let spec = TapSpec {

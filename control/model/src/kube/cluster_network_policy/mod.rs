@@ -7,8 +7,11 @@
 
 mod read;
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::custom::or_default;
 
@@ -58,6 +61,9 @@ struct RuleSpec {
     to: Vec<PeerSpec>,
     #[serde(deserialize_with = "or_default")]
     protocols: Vec<ProtocolSpec>,
+    /// What else it says, which nobody here understands, such as the `ports` of the API's first version.
+    #[serde(flatten)]
+    unknown: BTreeMap<String, Value>,
 }
 
 /// Exactly one of these is there, and the last three are for egress.

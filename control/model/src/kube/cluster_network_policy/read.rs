@@ -138,8 +138,9 @@ impl Reader<'_> {
             PolicyDirection::Egress => self.peers(&rule.to, direction, &format!("{field}.to")),
         };
         let ports = self.ports(&rule.protocols, &format!("{field}.protocols"));
+        let is_known = self.all_known(rule, &field);
         match (action, peers.zip(ports)) {
-            (Some(action), Some((peers, ports))) if self.fit(&peers, &ports, &field) => {
+            (Some(action), Some((peers, ports))) if is_known && self.fit(&peers, &ports, &field) => {
                 RuleRecord { name, action, peers: Which::These(peers), ports }
             }
             (Some(PolicyAction::Allow), _) => {
@@ -148,6 +149,14 @@ impl Reader<'_> {
             }
             (Some(PolicyAction::Deny | PolicyAction::Pass) | None, _) => RuleRecord::deny_all(name),
         }
+    }
+
+    /// What is not understood may say less than the rest of the rule does.
+    fn all_known(&mut self, rule: &RuleSpec, field: &str) -> bool {
+        for unknown in rule.unknown.keys() {
+            self.findings.add(format!("{field}.{unknown}"), "is unknown, so the rule lets nothing pass");
+        }
+        rule.unknown.is_empty()
     }
 
     /// Only pods have named ports.

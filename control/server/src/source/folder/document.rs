@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::core::v1::{Endpoints, Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_yaml_ng::{Mapping, Value};
 use vrouter_control_model::{Kind, KubeObject, ObjectRef};
@@ -29,8 +30,8 @@ pub enum Item {
     },
     /// It cannot be used.
     Unusable {
-        /// What it would be, if that much can be told.
-        reference: Option<ObjectRef>,
+        /// Which object it would be.
+        identity: Identity,
         /// Kind and name, as far as there are.
         name: String,
         /// The field at fault.
@@ -38,6 +39,17 @@ pub enum Item {
         /// What is wrong with it.
         message: String,
     },
+}
+
+/// Which object something unusable would be.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// This one.
+    Known(ObjectRef),
+    /// That cannot be told: it may be any.
+    Hidden,
+    /// None that would be mirrored.
+    Foreign,
 }
 
 /// The objects of a document, lists taken apart.
@@ -50,7 +62,7 @@ pub fn items(document: Value) -> Vec<Item> {
 fn take(value: Value, place: &str, items: &mut Vec<Item>) {
     let Value::Mapping(mut object) = value else {
         items.push(unusable(
-            None,
+            Identity::Hidden,
             place.trim_end_matches('.').to_owned(),
             "",
             "is no object: it has no fields".to_owned(),
@@ -60,11 +72,21 @@ fn take(value: Value, place: &str, items: &mut Vec<Item>) {
     let text = |field: &str| object.get(field).and_then(Value::as_str).map(str::to_owned);
     let (Some(api_version), Some(kind)) = (text("apiVersion"), text("kind")) else {
         let field = if text("kind").is_none() { "kind" } else { "apiVersion" };
-        items.push(unusable(None, title("object", &object, place), field, "is missing".to_owned()));
+        let name = title("object", &object, place);
+        items.push(unusable(Identity::Hidden, name, field, "is missing".to_owned()));
         return;
     };
-    if let Some(list) = object.get_mut("items").filter(|_| kind.ends_with("List")) {
-        let list = list.as_sequence_mut().map(std::mem::take).unwrap_or_default();
+    if kind.ends_with("List")
+        && let Some(list) = object.remove("items")
+    {
+        let list = match list {
+            Value::Sequence(list) => list,
+            Value::Null => Vec::new(),
+            _ => {
+                let name = title(&kind, &object, place);
+                return items.push(unusable(Identity::Hidden, name, "items", "is no list".to_owned()));
+            }
+        };
         for (i, item) in list.into_iter().enumerate() {
             take(item, &format!("{place}items[{i}]."), items);
         }
@@ -79,7 +101,7 @@ fn take(value: Value, place: &str, items: &mut Vec<Item>) {
         Class::Mirrored(kind) if api_version == kind.api_version() => mirrored(kind, name, object),
         Class::Mirrored(kind) => {
             let message = format!("{api_version} is unknown; {kind} is read in {}", kind.api_version());
-            unusable(reference(kind, &Value::Mapping(object)), name, "apiVersion", message)
+            unusable(identity(kind, &Value::Mapping(object)), name, "apiVersion", message)
         }
         Class::Workload => Item::Noted {
             name,
@@ -88,14 +110,14 @@ fn take(value: Value, place: &str, items: &mut Vec<Item>) {
         Class::Quiet => Item::Ignored { name },
         Class::Unknown => {
             let message = format!("{kind} in {api_version} is unknown: nothing is done with it");
-            unusable(None, name, "kind", message)
+            unusable(Identity::Foreign, name, "kind", message)
         }
     });
 }
 
 fn mirrored(kind: Kind, name: String, object: Mapping) -> Item {
     let object = Value::Mapping(object);
-    let reference = reference(kind, &object);
+    let identity = identity(kind, &object);
     let read = match kind {
         Kind::Namespace => typed::<Namespace>(object).map(|object| KubeObject::Namespace(Box::new(object))),
         Kind::Node => typed::<Node>(object).map(|object| KubeObject::Node(Box::new(object))),
@@ -106,7 +128,7 @@ fn mirrored(kind: Kind, name: String, object: Mapping) -> Item {
         }
         Kind::Endpoints => typed::<Endpoints>(object).map(|object| KubeObject::Endpoints(Box::new(object))),
         Kind::NetworkPolicy => {
-            typed::<NetworkPolicy>(object).map(|object| KubeObject::NetworkPolicy(Box::new(object)))
+            network_policy(object).map(|object| KubeObject::NetworkPolicy(Box::new(object)))
         }
         Kind::ClusterNetworkPolicy => {
             typed(object).map(|object| KubeObject::ClusterNetworkPolicy(Box::new(object)))
@@ -123,12 +145,60 @@ fn mirrored(kind: Kind, name: String, object: Mapping) -> Item {
     });
     match read {
         Ok(object) => Item::Object(object),
-        Err((field, message)) => unusable(reference, name, &field, message),
+        Err((field, message)) => unusable(identity, name, &field, message),
     }
 }
 
+/// What counts in place of an object that never could be read, where that must not be nothing. It is not known which pods a
+/// NetworkPolicy is about, so it is about all of its namespace, and lets nothing pass.
+pub fn stand_in(reference: &ObjectRef) -> Option<KubeObject> {
+    if reference.kind != Kind::NetworkPolicy || wrong_name(reference).is_some() {
+        return None;
+    }
+    let ObjectRef { namespace, name, .. } = reference.clone();
+    let metadata = ObjectMeta { namespace: Some(namespace), name: Some(name), ..ObjectMeta::default() };
+    let both = ["Ingress", "Egress"].map(str::to_owned).to_vec();
+    let spec = NetworkPolicySpec { policy_types: Some(both), ..NetworkPolicySpec::default() };
+    Some(KubeObject::NetworkPolicy(Box::new(NetworkPolicy { metadata, spec: Some(spec) })))
+}
+
+/// Reads a NetworkPolicy, and takes a field that there is not for a slip, as `kubectl` does: without its misspelt `from`, a
+/// rule would let everybody in.
+fn network_policy(value: Value) -> Result<NetworkPolicy, Fault> {
+    let written = value.get("spec").cloned().unwrap_or_default();
+    let policy: NetworkPolicy = typed(value)?;
+    let read =
+        serde_yaml_ng::to_value(&policy.spec).map_err(|error| ("spec".to_owned(), error.to_string()))?;
+    match unknown_field(&written, &read) {
+        Some(field) => Err((format!("spec{field}"), "is no field of a NetworkPolicy".to_owned())),
+        None => Ok(policy),
+    }
+}
+
+/// The first field that was written and not read, as it is named behind its parent.
+fn unknown_field(written: &Value, read: &Value) -> Option<String> {
+    match (written, read) {
+        (Value::Mapping(written), Value::Mapping(read)) => {
+            let said = written.iter().filter(|(_, value)| !value.is_null());
+            let mut said = said.filter_map(|(key, value)| Some((key.as_str()?, value)));
+            said.find_map(|(key, value)| match read.get(key) {
+                Some(read) => unknown_field(value, read).map(|inner| format!(".{key}{inner}")),
+                None => Some(format!(".{key}")),
+            })
+        }
+        (Value::Sequence(written), Value::Sequence(read)) => {
+            let mut entries = written.iter().zip(read).enumerate();
+            entries.find_map(|(i, (written, read))| Some(format!("[{i}]{}", unknown_field(written, read)?)))
+        }
+        _ => None,
+    }
+}
+
+/// A field, and what is wrong with it.
+type Fault = (String, String);
+
 /// Reads an object, or says which field is wrong.
-fn typed<T: DeserializeOwned>(value: Value) -> Result<T, (String, String)> {
+fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Fault> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let field = match error.path().to_string() {
             path if path == "." => String::new(),
@@ -138,13 +208,17 @@ fn typed<T: DeserializeOwned>(value: Value) -> Result<T, (String, String)> {
     })
 }
 
-/// What an object would be, even if it cannot be read as a whole.
+/// Which object it would be, even if it cannot be read as a whole.
+fn identity(kind: Kind, object: &Value) -> Identity {
+    reference(kind, object).map_or(Identity::Hidden, Identity::Known)
+}
+
 fn reference(kind: Kind, object: &Value) -> Option<ObjectRef> {
     let metadata = object.get("metadata")?;
-    let namespace = match metadata.get("namespace").and_then(Value::as_str) {
+    let namespace = match metadata.get("namespace") {
         _ if !kind.is_namespaced() => "",
-        Some(namespace) => namespace,
-        None => "default",
+        None | Some(Value::Null) => "default",
+        Some(namespace) => namespace.as_str()?,
     };
     let name = metadata.get("name").and_then(Value::as_str)?.to_owned();
     Some(ObjectRef { kind, namespace: namespace.to_owned(), name })
@@ -192,6 +266,6 @@ fn title(kind: &str, object: &Mapping, place: &str) -> String {
     }
 }
 
-fn unusable(reference: Option<ObjectRef>, name: String, field: &str, message: String) -> Item {
-    Item::Unusable { reference, name, field: field.to_owned(), message }
+fn unusable(identity: Identity, name: String, field: &str, message: String) -> Item {
+    Item::Unusable { identity, name, field: field.to_owned(), message }
 }

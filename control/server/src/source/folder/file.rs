@@ -1,80 +1,118 @@
 //! One file: its documents, with what is wrong in them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_yaml_ng::Value;
 use vrouter_control_model::{Finding, KubeObject, ObjectRef, Origin, Problem};
 
-use super::document::{self, Item};
+use super::document::{self, Identity, Item};
+
+/// An object, and where it is written.
+pub type Placed = (ObjectRef, Arc<KubeObject>, Origin);
 
 /// What a file says.
 #[derive(Debug, Default)]
 pub struct Contents {
     /// Its objects, in order.
-    pub objects: Vec<(ObjectRef, Arc<KubeObject>, Origin)>,
+    pub objects: Vec<Placed>,
     /// What could not be used.
     pub problems: Vec<Problem>,
+}
+
+/// A file while it is read.
+#[derive(Default)]
+struct Reading {
+    contents: Contents,
+    /// Whether there may be objects in it that nobody can tell.
+    is_damaged: bool,
+    /// Objects that cannot be used, each with the place of its problem.
+    refused: BTreeMap<ObjectRef, usize>,
 }
 
 impl Contents {
     /// Reads a file. What was good before, and cannot be read now, stays as it was: a file may be half-written.
     pub fn read(label: &str, text: &str, before: Option<&Self>) -> Self {
-        let mut contents = Self::default();
-        let mut damaged = false;
-        let mut refused: BTreeSet<ObjectRef> = BTreeSet::new();
+        let mut reading = Reading::default();
         let documents = documents(text);
         let several = documents.len() > 1;
         for (i, document) in documents.iter().enumerate() {
             let origin = if several { format!("{label} (document {})", i + 1) } else { label.to_owned() };
             match parse(document) {
                 Ok(Value::Null) => {}
-                Ok(value) => {
-                    for item in document::items(value) {
-                        contents.take(item, &origin, &mut refused);
-                    }
-                }
-                Err(error) => {
-                    damaged = true;
-                    contents.problem(&origin, format!("is not YAML: {error}"));
-                }
+                Ok(value) => document::items(value).into_iter().for_each(|item| reading.take(item, &origin)),
+                Err(error) => reading.damaged(&origin, format!("is not YAML: {error}")),
             }
         }
         let before = before.map(|before| before.objects.as_slice()).unwrap_or_default();
         if text.trim().is_empty() && !before.is_empty() {
-            damaged = true;
-            contents.problem(label, "is empty; its objects stay until it is removed".to_owned());
+            reading.damaged(label, "is empty; its objects stay until it is removed".to_owned());
         }
-        let read: BTreeSet<&ObjectRef> = contents.objects.iter().map(|(reference, ..)| reference).collect();
-        let kept = before
-            .iter()
-            .filter(|(reference, ..)| !read.contains(reference) && (damaged || refused.contains(reference)));
-        let kept: Vec<_> = kept.cloned().collect();
-        contents.objects.extend(kept);
-        contents
+        reading.complete(before)
     }
+}
 
-    fn take(&mut self, item: Item, origin: &str, refused: &mut BTreeSet<ObjectRef>) {
+impl Reading {
+    fn take(&mut self, item: Item, origin: &str) {
         match item {
             Item::Object(object) => {
                 for Finding { field, message } in object.unserved() {
                     tracing::info!("{origin}: {}: {field}: {message}", object.reference());
                 }
-                self.objects.push((object.reference(), Arc::new(object), Arc::from(origin)));
+                self.contents.objects.push((object.reference(), Arc::new(object), Arc::from(origin)));
             }
             Item::Noted { name, note } => tracing::info!("{origin}: {name}: {note}"),
             Item::Ignored { name } => tracing::debug!("{origin}: {name}: nothing is done with it"),
-            Item::Unusable { reference, name, field, message } => {
-                refused.extend(reference);
-                self.problems.push(Problem { source: origin.to_owned(), object: name, field, message });
+            Item::Unusable { identity, name, field, message } => {
+                match identity {
+                    Identity::Known(reference) => {
+                        self.refused.insert(reference, self.contents.problems.len());
+                    }
+                    Identity::Hidden => self.is_damaged = true,
+                    Identity::Foreign => {}
+                }
+                let problem = Problem { source: origin.to_owned(), object: name, field, message };
+                self.contents.problems.push(problem);
             }
         }
     }
 
-    fn problem(&mut self, origin: &str, message: String) {
+    fn damaged(&mut self, origin: &str, message: String) {
+        self.is_damaged = true;
         let (object, field) = (String::new(), String::new());
-        self.problems.push(Problem { source: origin.to_owned(), object, field, message });
+        self.contents.problems.push(Problem { source: origin.to_owned(), object, field, message });
+    }
+
+    /// Puts what was there before, or what stands in for it, where something cannot be read now.
+    fn complete(self, before: &[Placed]) -> Contents {
+        let Self { mut contents, is_damaged, refused } = self;
+        let mut read: BTreeSet<ObjectRef> =
+            contents.objects.iter().map(|(reference, ..)| reference.clone()).collect();
+        for (reference, problem) in refused {
+            let Problem { source, message, .. } = &mut contents.problems[problem];
+            let known = before.iter().find(|(known, ..)| *known == reference);
+            let stand_in = document::stand_in(&reference);
+            let is_real = |(_, object, _): &&Placed| Some(&**object) != stand_in.as_ref();
+            let (placed, consequence) = match (known.filter(is_real), &stand_in) {
+                _ if read.contains(&reference) => continue,
+                (Some(known), _) => (known.clone(), "it stays as it was"),
+                (None, Some(stand_in)) => (
+                    (reference.clone(), Arc::new(stand_in.clone()), Arc::from(source.as_str())),
+                    "until it can be read, all pods of its namespace are isolated",
+                ),
+                (None, None) => continue,
+            };
+            message.push_str("; ");
+            message.push_str(consequence);
+            read.insert(reference);
+            contents.objects.push(placed);
+        }
+        if is_damaged {
+            let kept = before.iter().filter(|(reference, ..)| !read.contains(reference));
+            contents.objects.extend(kept.cloned());
+        }
+        contents
     }
 }
 

@@ -27,7 +27,9 @@ pub fn mirrored(name: &str) -> Option<Kind> {
 
 /// What a kind of an API group is.
 pub fn classify(group: &str, kind: &str) -> Class {
-    if let Some(kind) = mirrored(kind).filter(|kind| group_of(kind.api_version()) == group) {
+    // Where the group is left out, that is a slip: the core has no kinds of the names of others.
+    let is_of_group = |kind: &Kind| group.is_empty() || group_of(kind.api_version()) == group;
+    if let Some(kind) = mirrored(kind).filter(is_of_group) {
         return Class::Mirrored(kind);
     }
     match (group, kind) {

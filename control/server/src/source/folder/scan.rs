@@ -71,7 +71,8 @@ impl Scanner {
             events.extend(list(&objects));
         }
         if problems != self.problems {
-            for problem in problems.iter().filter(|problem| !self.problems.contains(problem)) {
+            let known: BTreeSet<&Problem> = self.problems.iter().collect();
+            for problem in problems.iter().filter(|problem| !known.contains(problem)) {
                 tracing::warn!("{problem}");
             }
             events.push(Event::Problems(problems.clone()));
@@ -84,8 +85,13 @@ impl Scanner {
     /// All YAML files. Where a folder cannot be read, what is known of it stays.
     fn paths(&self, unread: &mut Vec<Problem>) -> BTreeSet<PathBuf> {
         let mut paths = BTreeSet::new();
-        let mut folders = vec![self.root.clone()];
-        while let Some(folder) = folders.pop() {
+        let mut folders = BTreeSet::from([self.root.clone()]);
+        let mut seen = BTreeSet::new();
+        while let Some(folder) = folders.pop_first() {
+            // Links may lead to where one has been already, and round in circles.
+            if fs::metadata(&folder).is_ok_and(|metadata| !seen.insert((metadata.dev(), metadata.ino()))) {
+                continue;
+            }
             match look_into(&folder) {
                 Ok(Inside { folders: inner, files }) => {
                     folders.extend(inner);
@@ -259,6 +265,21 @@ mod tests {
         fs::rename(&root, folder.path().join("away")).unwrap();
         let events = scanner.scan();
         assert_eq!((events.len(), problems(&events)), (1, Some(2)), "{events:?}");
+    }
+
+    #[test]
+    fn links_that_lead_in_circles_lead_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir(root.join("shop")).unwrap();
+        fs::write(root.join("shop/web.yaml"), service("web")).unwrap();
+        for (link, target) in
+            [("again", root.to_owned()), ("shop/up", root.to_owned()), ("shop/here", root.join("shop"))]
+        {
+            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
+        }
+        let events = Scanner::new(root.to_owned()).scan();
+        assert!(is_listed(&events) && problems(&events).is_none(), "{events:?}");
     }
 
     #[test]

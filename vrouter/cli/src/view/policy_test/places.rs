@@ -28,6 +28,8 @@ struct Interface {
     name: String,
     vrf: VrfId,
     addresses: Vec<IpAddr>,
+    /// By which its node reaches it.
+    link_local: Vec<IpAddr>,
 }
 
 /// One end of a connection.
@@ -125,14 +127,18 @@ impl Places {
         }
     }
 
-    /// Whoever has an address: a pod here; or whoever has it in the network that it is to; or in the one whose own address
+    /// Whoever has an address: a pod here, be it that only this node reaches it by that; or whoever has it in the network that it is to; or in the one whose own address
     /// it is; or else somebody beyond the nodes.
     pub(super) fn whose(&self, address: IpAddr, peer: Option<VrfId>) -> Result<End, CliError> {
         let here: Vec<_> =
             self.interfaces.iter().filter(|interface| interface.addresses.contains(&address)).collect();
         match here.as_slice() {
             [interface] => return Ok(End { addresses: vec![address], ..self.end(interface) }),
-            [] => {}
+            [] => {
+                if let Some(end) = self.by_link_local(address) {
+                    return Ok(end);
+                }
+            }
             several => {
                 let owners = several.iter().map(|interface| format!("pod {}", interface.name)).collect();
                 return Err(CliError::Ambiguous { address, owners });
@@ -154,6 +160,14 @@ impl Places {
                 Err(CliError::Ambiguous { address, owners })
             }
         }
+    }
+
+    /// The pod that this node reaches by an address. It bears another itself.
+    fn by_link_local(&self, address: IpAddr) -> Option<End> {
+        let interface = self.interfaces.iter().find(|interface| interface.link_local.contains(&address))?;
+        let mut end = self.end(interface);
+        end.addresses.retain(|own| own.is_ipv4() == address.is_ipv4());
+        Some(end)
     }
 
     /// Somebody beyond the nodes, or a node.
@@ -226,7 +240,8 @@ impl Interface {
     fn read(message: &v1::Interface) -> Result<Self, CliError> {
         let vrf = VrfId::new(message.vrf).map_err(vrouter_proto::convert::ConvertError::from)?;
         let addresses = message.addresses.iter().map(IpAddr::try_from).collect::<Result<_, _>>()?;
-        Ok(Self { name: message.name.clone(), vrf, addresses })
+        let link_local = message.link_local.iter().map(IpAddr::try_from).collect::<Result<_, _>>()?;
+        Ok(Self { name: message.name.clone(), vrf, addresses, link_local })
     }
 }
 

@@ -38,6 +38,10 @@ fn places() -> Places {
         isolated,
         network(6, "blue/net", "192.168.0.0/24"),
         network(8, "red/net", "192.168.0.0/24"),
+        RoutingInstance {
+            kind: NetworkKind::LinkLocal,
+            ..network(9, "default/link-local", "169.254.64.0/18")
+        },
     ];
     let pod = |vmi, name: &str, vrf, address: &str| v1::Interface {
         vmi,
@@ -45,6 +49,7 @@ fn places() -> Places {
         kind: v1::InterfaceKind::Pod.into(),
         vrf,
         addresses: vec![ip(address).into()],
+        link_local: vec![ip(&format!("169.254.64.{vmi}")).into()],
         ..Default::default()
     };
     let interfaces = vec![
@@ -194,6 +199,19 @@ fn what_is_to_no_pod_is_decided_by_its_sender_alone() {
 }
 
 #[test]
+fn a_node_reaches_its_pods_by_link_local_addresses_whatever_policy_says() {
+    let places = places();
+    let from = places.whose(ip("172.30.0.1"), None).unwrap();
+    let own_node = Kind::OwnNode(v1::Empty {});
+    let leads = vec![lead(0, "192.168.0.5", interface(7), elsewhere(), own_node)];
+    let reply = reply(NextHop::Receive, leads);
+    let found = Connection::all((&from, ip("169.254.64.7")), from.addresses[0], &reply, &places).unwrap();
+    let answer = Answer::of(&from, &test("169.254.64.7", "80"), found);
+    assert_eq!(answer.outcome(), Outcome::Shown);
+    assert!(text(&answer).contains("interface 7 (red/web)"), "{}", text(&answer));
+}
+
+#[test]
 fn what_another_nodes_pod_sends_is_decided_there_as_well() {
     let places = places();
     let from = places.in_network(ip("10.244.2.5"), vrf(1));
@@ -264,6 +282,12 @@ fn an_address_is_of_whoever_has_it_here_or_of_its_network() {
     assert_eq!(whose("192.168.0.9", Some(8)), ("192.168.0.9".to_owned(), 8));
     assert_eq!(whose("203.0.113.1", Some(8)), ("203.0.113.1".to_owned(), 3), "beyond the nodes");
     assert_eq!(places.in_network(ip("192.168.0.5"), vrf(8)).name, "red/web");
+    let red = places.whose(ip("169.254.64.7"), None).unwrap();
+    assert_eq!(
+        (red.name.as_str(), red.addresses),
+        ("red/web", vec![ip("192.168.0.5")]),
+        "as itself it bears this"
+    );
 
     let error = |address: &str| places.whose(ip(address), None).unwrap_err().to_string();
     let hint = "say by its name who is meant, or by --vrf";
