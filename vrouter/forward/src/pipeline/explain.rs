@@ -7,11 +7,10 @@ use vrouter_objects::{DropReason, IpProtocol, MemberId, NextHop, PolicyAction, V
 use super::Shared;
 use super::classify::Entrance;
 use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
-use super::plan::{
-    Plan, Refused, by_fabric, check_tunnel_port, client, hop_to_member, is_admitted, is_own_member, source,
-};
+use super::plan::{Plan, Refused, by_fabric, client, hop_to_member, is_admitted, is_own_member};
 use super::policy::{Asked, Connection, Exemption, Judgement, judge};
 use super::revalidate::living;
+use super::source::{AskedFor, check_tunnel_port, source};
 use crate::address::Address;
 use crate::flow::{FlowKey, FlowRecord, Origin, PackedNextHop};
 use crate::rewrite::Endpoint;
@@ -207,10 +206,11 @@ fn lead(
         _ => Entrance::Host,
     };
     let to = (egress_vrf, destination.address);
+    let asked_for = if member.is_some() { AskedFor::Service } else { AskedFor::Address };
     let source = if is_own_member(key, egress_vrf, destination.address) {
         key.source
     } else {
-        let source = source(snapshot, entrance, key, to, way_there, member.is_some())?;
+        let source = source(snapshot, entrance, key, to, way_there, asked_for)?;
         check_tunnel_port(key.protocol, destination.port, &source)?;
         source.address(key.source)
     };

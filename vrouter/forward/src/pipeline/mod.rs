@@ -21,6 +21,8 @@ mod plan;
 mod policy;
 mod resolve;
 mod revalidate;
+mod source;
+mod way_back;
 mod worker;
 
 use std::sync::Arc;

@@ -5,7 +5,8 @@ use vrouter_objects::{DropReason, IpProtocol};
 
 use super::classify::{Arrived, Entrance, tunnel_origin};
 use super::established::tcp_flags;
-use super::plan::{Plan, Refused, Source, Target, admit};
+use super::plan::{Plan, Refused, Target, admit};
+use super::source::Source;
 use super::{Context, Outcome, Worker, answer, local};
 use crate::address::Address;
 use crate::flow::{

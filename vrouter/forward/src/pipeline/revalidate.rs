@@ -4,8 +4,9 @@ use vrouter_objects::{DropReason, IpProtocol, NextHop, VmiId, VrfId};
 
 use super::link_local::still_reaches;
 use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
-use super::plan::{by_fabric, client, is_admitted, way_to};
+use super::plan::{by_fabric, client, is_admitted};
 use super::policy::{self, Connection};
+use super::way_back::way_to;
 use super::{Context, Worker};
 use crate::address::Address;
 use crate::flow::{Actions, Direction, FlowKey, FlowTable, PackedNextHop, Slot};

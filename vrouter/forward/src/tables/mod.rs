@@ -17,6 +17,7 @@ mod sharded;
 mod shared_map;
 mod snapshot;
 mod validate;
+mod vrf;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -35,7 +36,8 @@ pub(crate) use policy::{InterfacePolicy, PolicyEntry};
 pub(crate) use pool::{MemberEntry, PoolState};
 pub(crate) use ruling::{Request, Ruled, Ruling};
 pub use snapshot::{Epoch, Snapshot};
-pub(crate) use snapshot::{PortEntry, RouterEntry, Vrf};
+pub(crate) use snapshot::{PortEntry, RouterEntry};
+pub(crate) use vrf::Vrf;
 
 use hits::Hits;
 use policies::PolicyChanges;
