@@ -118,6 +118,7 @@ fn vhost0(vrf: VrfId) -> Vmi {
         mac: host_mac(),
         addresses: Vec::new(),
         link_local: None,
+        uid: String::new(),
         mtu: HOST_MTU,
     }
 }
@@ -126,7 +127,8 @@ fn pod(number: u8) -> Result<Vmi> {
     let Interface { vmi, name, mac, addresses } = Interface::of(number)?;
     let (kind, vrf) = (VmiKind::Pod, control::pods()?);
     let name = format!("default/{name}");
-    Ok(Vmi { id: vmi, name, kind, vrf, mac, addresses, link_local: None, mtu: POD_MTU })
+    let uid = String::new();
+    Ok(Vmi { id: vmi, name, uid, kind, vrf, mac, addresses, link_local: None, mtu: POD_MTU })
 }
 
 fn port(pod: u8) -> PortId {

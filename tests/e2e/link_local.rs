@@ -209,20 +209,25 @@ fn survey(lab: &Lab, from: Place, addresses: &[IpAddr]) -> Result<Vec<Answers>> 
     let line = |address: &IpAddr| {
         Protocol::BOTH.map(|protocol| {
             let target = SocketAddr::new(*address, port(protocol));
-            format!("{target} --protocol {} --count 1 --patience 1000\n", protocol.word())
+            let patience = match protocol {
+                // Linux does not hear an ICMP error that comes before it is done with sending, and sends again.
+                Protocol::Tcp => 5000,
+                Protocol::Udp => 500,
+            };
+            format!("{target} --protocol {} --count 1 --patience {patience}\n", protocol.word())
         })
     };
     let lines: Vec<_> = addresses.iter().flat_map(line).collect();
     let found: Vec<Replies> = lab.probe_with(from, &["survey"], &lines.concat())?;
     ensure!(found.len() == lines.len(), "{from:?}: {} of {} answers", found.len(), lines.len());
     let mut found = found.into_iter();
-    let answers = addresses.iter().map_while(|address| {
-        Some(Answers { address: *address, tcp: found.next()?, udp: found.next()? })
-    });
+    let answers = addresses
+        .iter()
+        .map_while(|address| Some(Answers { address: *address, tcp: found.next()?, udp: found.next()? }));
     Ok(answers.collect())
 }
 
-/// Nobody answers, not even a ping, and a connection fails at once.
+/// Nobody answers, not even a ping, and whoever wants to connect is told.
 fn reaches_nobody(lab: &Lab, from: Place, addresses: &[IpAddr]) -> Result<()> {
     for answers in survey(lab, from, addresses)? {
         let is_told = !answers.tcp.contains(&Reply::Silent);

@@ -123,6 +123,7 @@ impl Fleet {
             mac,
             addresses: pod.addresses.clone(),
             link_local: None,
+            uid: String::new(),
             mtu: 1450,
         };
         self.cluster.nodes[pod.node - 1].attach(interface, port);

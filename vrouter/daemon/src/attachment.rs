@@ -111,6 +111,7 @@ impl Attachment {
         Vmi {
             id: self.vmi,
             name: self.pod.to_string(),
+            uid: self.uid.clone(),
             kind: VmiKind::Pod,
             vrf: self.vrf,
             mac: self.mac,

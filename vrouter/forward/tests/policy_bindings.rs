@@ -11,7 +11,7 @@ use support::{
 };
 use vrouter_forward::Family;
 use vrouter_forward::sim::{Cluster, PodHandle};
-use vrouter_objects::{Object, ObjectKey, Peers, PodBinding, Policy, PolicyAction, Ports, Tier};
+use vrouter_objects::{Object, ObjectKey, Peers, PodBinding, Policy, PolicyAction, Ports, Tier, Vmi};
 
 /// Conversations of a pod with another, in both directions.
 fn both(pod: &PodHandle, other: &PodHandle, (family, voice): (Family, Voice)) -> [Conversation; 2] {
@@ -169,5 +169,34 @@ fn a_pod_without_a_binding_is_free() {
         assert_eq!(are_open(&mut cluster, &both(&pod, &other, case), 4000), [true; 2], "{case:?}");
         let from_node = Conversation::new(Client::Node(0), case.1, address(&pod, case.0), MEMBER_PORT);
         assert!(from_node.is_open(&mut cluster), "{case:?}");
+    }
+}
+
+/// A pod of the same name that comes after it is another pod, though the old one's interface may still be there.
+#[test]
+fn a_binding_of_a_later_namesake_says_nothing_of_the_pod_before() {
+    for case in voices() {
+        let mut cluster = Cluster::new(1);
+        let (old, other) = (cluster.pod(0), cluster.pod(0));
+        let interfaces = cluster.nodes[0].tables.interfaces();
+        let (vmi, port) =
+            interfaces.map(|(vmi, port)| (vmi.clone(), port)).find(|(vmi, _)| vmi.id == old.vmi).unwrap();
+        cluster.nodes[0].attach(Vmi { uid: "old".to_owned(), ..vmi.clone() }, port);
+        hold(&mut cluster, both_ways(1, &[]));
+        let is_bound = |uid: &str, policies: &[u32]| {
+            Object::PodBinding(PodBinding { uid: uid.to_owned(), ..binding(&old, policies) })
+        };
+        publish(&mut cluster, 0, &[is_bound("old", &[1])]);
+        assert_eq!(are_open(&mut cluster, &both(&old, &other, case), 4000), [false; 2], "{case:?}");
+        publish(&mut cluster, 0, &[is_bound("new", &[])]);
+        assert_eq!(are_open(&mut cluster, &both(&old, &other, case), 4001), [false; 2], "{case:?}");
+        let new = cluster.pod(0);
+        let node = &mut cluster.nodes[0];
+        let id = new.vmi;
+        let addresses = vec![new.v4, new.v6];
+        node.attach(Vmi { id, mac: new.mac, addresses, uid: "new".to_owned(), ..vmi }, new.port);
+        assert_eq!(are_open(&mut cluster, &both(&new, &other, case), 4002), [true; 2], "{case:?}");
+        publish(&mut cluster, 0, &[is_bound("new", &[1])]);
+        assert_eq!(are_open(&mut cluster, &both(&new, &other, case), 4003), [false; 2], "{case:?}");
     }
 }

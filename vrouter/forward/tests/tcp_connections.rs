@@ -332,6 +332,7 @@ fn overlapping_network(cluster: &mut Cluster, like: [&PodHandle; 2]) -> [PodHand
             mac: pod.mac,
             addresses: vec![pod.v4, pod.v6],
             link_local: None,
+            uid: String::new(),
             mtu: 1450,
         };
         cluster.nodes[0].attach(interface, port);

@@ -65,6 +65,11 @@ pub struct NamedPort {
 }
 
 impl PodBinding {
+    /// Whether it speaks of the pod of its name that has this UID. Where one of the two is not known, it does.
+    pub fn is_of(&self, uid: &str) -> bool {
+        uid.is_empty() || self.uid.is_empty() || self.uid == uid
+    }
+
     /// A pod of this network that may have any address, and that no policy selects.
     pub fn new(pod: PodName, uid: &str, vrf: VrfId) -> Self {
         Self {

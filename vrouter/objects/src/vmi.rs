@@ -11,6 +11,8 @@ pub struct Vmi {
     pub id: VmiId,
     /// What people call it: `namespace/pod`, or `vhost0`.
     pub name: String,
+    /// The UID of its pod: another of this name that comes later is another one. Empty where nobody said it.
+    pub uid: String,
     /// What it is attached to.
     pub kind: VmiKind,
     /// The network it is a port into.

@@ -9,7 +9,11 @@ use crate::family;
 
 /// An address as Kubernetes writes it.
 pub fn address(text: &str) -> Result<IpAddr, String> {
-    text.trim().parse().map_err(|_| format!("\"{text}\" is not an IP address"))
+    let address: IpAddr = text.trim().parse().map_err(|_| format!("\"{text}\" is not an IP address"))?;
+    match address.to_canonical() {
+        plain if plain == address => Ok(address),
+        plain => Err(format!("{address} means {plain}, and must be written so")),
+    }
 }
 
 /// An address that an endpoint or a node may have.
@@ -32,10 +36,12 @@ fn is_special(address: IpAddr) -> bool {
 
 /// A prefix, whose host bits are ignored.
 pub fn prefix(text: &str) -> Result<IpNet, String> {
-    text.trim()
-        .parse::<IpNet>()
-        .map(|prefix| prefix.trunc())
-        .map_err(|_| format!("\"{text}\" is not a prefix"))
+    let prefix: IpNet = text.trim().parse().map_err(|_| format!("\"{text}\" is not a prefix"))?;
+    if prefix.addr().to_canonical() != prefix.addr() {
+        // To packets, these are addresses of IPv4.
+        return Err(format!("{prefix} means addresses of IPv4, and must be written so"));
+    }
+    Ok(prefix.trunc())
 }
 
 /// A prefix of interfaces: it has room for one beside its gateway, and means neither "here" nor "everybody".
@@ -61,5 +67,20 @@ pub fn port_name(name: &str) -> Result<String, String> {
         Ok(name.to_owned())
     } else {
         Err(format!("\"{name}\" is not a port's name; a number stands without quotes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a packet bears is IPv4, whatever the text looks like: taken for IPv6, it would match nothing.
+    #[test]
+    fn ipv4_in_the_clothes_of_ipv6_is_refused() {
+        assert!(address("10.0.0.1").is_ok() && address("2001:db8::10.0.0.1").is_ok());
+        assert!(address("::ffff:10.0.0.1").unwrap_err().contains("means 10.0.0.1"));
+        assert!(prefix("10.0.0.0/8").is_ok() && prefix("::/0").is_ok() && prefix("2001:db8::/32").is_ok());
+        assert!(prefix("::ffff:10.0.0.0/104").unwrap_err().contains("IPv4"));
+        assert!(pod_prefix("::ffff:10.0.0.0/104").unwrap_err().contains("IPv4"));
     }
 }

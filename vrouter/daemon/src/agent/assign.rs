@@ -157,8 +157,7 @@ impl State {
 
     /// The binding of this pod. That of an earlier or later pod of its name is another's.
     pub(super) fn binding(&self, pod: &PodName, uid: &str) -> Option<&PodBinding> {
-        let is_its = |other: &str| uid.is_empty() || other.is_empty() || uid == other;
-        self.bindings.get(pod).filter(|binding| is_its(&binding.uid))
+        self.bindings.get(pod).filter(|binding| binding.is_of(uid))
     }
 
     fn default_assignment(&self) -> Result<Assignment, AttachError> {

@@ -13,9 +13,10 @@ impl State {
     }
 
     /// Whether nothing says which policies govern an interface, though the controller did when it was attached: the tables
-    /// on disk may be older than it, or its pod is gone.
+    /// on disk may be older than it, or its pod is gone, be it that another of its name is there.
     pub(super) fn is_unbound(&self, attachment: &Attachment) -> bool {
-        attachment.assigned_by == AssignedBy::Controller && !self.bindings.contains_key(&attachment.pod)
+        let is_bound = self.binding(&attachment.pod, &attachment.uid).is_some();
+        attachment.assigned_by == AssignedBy::Controller && !is_bound
     }
 
     /// What is to be said of such interfaces.

@@ -249,6 +249,7 @@ impl State {
             mac: MacAddress::local(HOST_MAC, self.own_router.as_ref()?.id.get()),
             addresses: Vec::new(),
             link_local: None,
+            uid: String::new(),
             mtu: u16::try_from(mtu).unwrap_or(u16::MAX).min(MAX_MTU),
         })
     }

@@ -157,8 +157,8 @@ fn kept(subnet: &Subnet, attachment: &Attachment) -> Option<IpAddr> {
 /// The first free address of a subnet, from the interface's own number on. As that is never given again, neither is the
 /// address soon.
 fn first_free(subnet: &Subnet, vmi: VmiId, taken: &HashSet<IpAddr>) -> Option<IpAddr> {
-    // Like interfaces, hosts count from 1.
-    let own = u128::from(vmi.get() - 1);
+    // Interfaces count from 1, and the first host is the gateway: none pushes the next one on.
+    let own = u128::from(vmi.get());
     let hosts = Hosts::of(&subnet.prefix);
     hosts.round(own).find(|address| !is_special(subnet, *address) && !taken.contains(address))
 }
@@ -175,24 +175,24 @@ mod tests {
     fn the_search_begins_at_the_interfaces_own_number_and_goes_round() {
         let (v4, v6) = (("169.254.64.0/29", "169.254.64.1"), ("fd00::/125", "fd00::1"));
         for ((prefix, gateway), vmi, taken, expected) in [
-            (v4, 5, &[][..], Some("169.254.64.5")),
-            (v4, 5, &["169.254.64.5"], Some("169.254.64.6")),
+            (v4, 5, &[][..], Some("169.254.64.6")),
             // 0 is the network, 1 the gateway, 7 the broadcast address.
+            (v4, 5, &["169.254.64.6"], Some("169.254.64.2")),
             (v4, 1, &[], Some("169.254.64.2")),
+            (v4, 6, &[], Some("169.254.64.2")),
             (v4, 7, &[], Some("169.254.64.2")),
-            (v4, 9, &[], Some("169.254.64.3")),
-            (v4, 6, &["169.254.64.6"], Some("169.254.64.2")),
-            (v4, 6, &["169.254.64.6", "169.254.64.2", "169.254.64.3", "169.254.64.4"], Some("169.254.64.5")),
-            (("169.254.64.0/29", "169.254.64.4"), 4, &[], Some("169.254.64.5")),
-            (("169.254.64.0/29", "169.254.64.4"), 1, &[], Some("169.254.64.1")),
+            (v4, 9, &[], Some("169.254.64.4")),
+            (v4, 5, &["169.254.64.6", "169.254.64.2", "169.254.64.3", "169.254.64.4"], Some("169.254.64.5")),
+            (("169.254.64.0/29", "169.254.64.5"), 4, &[], Some("169.254.64.6")),
+            (("169.254.64.0/29", "169.254.64.5"), 6, &[], Some("169.254.64.1")),
             (("169.254.64.0/30", "169.254.64.1"), 3, &[], Some("169.254.64.2")),
             (("169.254.64.0/30", "169.254.64.1"), 3, &["169.254.64.2"], None),
             (("169.254.64.0/31", "169.254.64.1"), 3, &[], None),
             (("169.254.64.0/32", "169.254.64.0"), 3, &[], None),
-            (("169.254.64.0/18", "169.254.64.1"), 300, &[], Some("169.254.65.44")),
-            (v6, 7, &[], Some("fd00::7")),
-            (v6, 8, &[], Some("fd00::2")),
-            (("fd00::/64", "fd00::1"), u32::MAX - 1, &[], Some("fd00::ffff:fffe")),
+            (("169.254.64.0/18", "169.254.64.1"), 300, &[], Some("169.254.65.45")),
+            (v6, 6, &[], Some("fd00::7")),
+            (v6, 7, &[], Some("fd00::2")),
+            (("fd00::/64", "fd00::1"), u32::MAX - 1, &[], Some("fd00::ffff:ffff")),
             (("fd00::/128", "fd00::"), 7, &[], None),
         ] {
             let subnet = Subnet { prefix: prefix.parse().unwrap(), gateway: ip(gateway) };
@@ -215,14 +215,14 @@ mod tests {
         );
         let (v4, v6) = ("10.0.0.5", "fd00::5");
         for (own, before, expected) in [
-            (&[v4][..], &[][..], &["169.254.64.5"][..]),
-            (&[v6], &[], &["fd00:254::5"]),
-            (&[v4, v6], &[], &["169.254.64.5", "fd00:254::5"]),
-            (&[v4, v6], &["169.254.99.9"], &["169.254.99.9", "fd00:254::5"]),
+            (&[v4][..], &[][..], &["169.254.64.6"][..]),
+            (&[v6], &[], &["fd00:254::6"]),
+            (&[v4, v6], &[], &["169.254.64.6", "fd00:254::6"]),
+            (&[v4, v6], &["169.254.99.9"], &["169.254.99.9", "fd00:254::6"]),
             (&[v4], &["169.254.99.9", "fd00:254::7"], &["169.254.99.9"]),
-            (&[v4], &["169.254.63.9"], &["169.254.64.5"]),
-            (&[v4, v6], &["169.254.64.1", "fd00:254::1"], &["169.254.64.5", "fd00:254::5"]),
-            (&[], &["169.254.64.5"], &[]),
+            (&[v4], &["169.254.63.9"], &["169.254.64.6"]),
+            (&[v4, v6], &["169.254.64.1", "fd00:254::1"], &["169.254.64.6", "fd00:254::6"]),
+            (&[], &["169.254.64.6"], &[]),
         ] {
             let addresses = |texts: &[&str]| texts.iter().map(|text| ip(text)).collect::<Vec<_>>();
             let link_local = |texts| Some(LinkLocal { vrf: network.id, addresses: addresses(texts) });

@@ -123,7 +123,8 @@ impl State {
     /// from then on it is not free without a word of the controller's. Says what that was.
     pub(super) fn hand_over(&mut self) -> Vec<PodName> {
         let own = self.attachments.values_mut().map(|kept| &mut kept.attachment).filter(|attachment| {
-            attachment.assigned_by == AssignedBy::Node && self.bindings.contains_key(&attachment.pod)
+            attachment.assigned_by == AssignedBy::Node
+                && self.bindings.get(&attachment.pod).is_some_and(|binding| binding.is_of(&attachment.uid))
         });
         own.map(|attachment| {
             attachment.assigned_by = AssignedBy::Controller;

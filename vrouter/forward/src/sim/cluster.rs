@@ -183,6 +183,7 @@ impl Cluster {
             mac,
             addresses: vec![v4, v6],
             link_local: None,
+            uid: String::new(),
             mtu: 1450,
         };
         self.nodes[node].attach(interface, port);
@@ -311,6 +312,7 @@ fn vhost0(number: usize) -> Vmi {
         mac: host_mac(number),
         addresses: Vec::new(),
         link_local: None,
+        uid: String::new(),
         mtu: 1500,
     }
 }

@@ -98,13 +98,14 @@ impl Tables {
         held.unwrap_or_else(|| Arc::new(PolicyEntry::closed(format!("policy {policy}, which is not held"))))
     }
 
+    /// The binding of an interface's pod. That of an earlier or later pod of its name is another's.
     fn binding_of(&self, vmi: &Vmi) -> Option<&PodBinding> {
         if vmi.kind != VmiKind::Pod {
             return None;
         }
         let key = ObjectKey::PodBinding(vmi.name.parse().ok()?);
         match self.objects.get(&key) {
-            Some(Object::PodBinding(binding)) => Some(binding),
+            Some(Object::PodBinding(binding)) if binding.is_of(&vmi.uid) => Some(binding),
             _ => None,
         }
     }

@@ -56,6 +56,7 @@ fn interface(number: u32, address: &str) -> Vmi {
         mac: MacAddress::local(0x50, number),
         addresses: vec![address.parse().unwrap()],
         link_local: None,
+        uid: String::new(),
         mtu: 1450,
     }
 }

@@ -267,6 +267,7 @@ impl Scene {
             mac: near.mac,
             addresses: vec![near.v4, near.v6],
             link_local: None,
+            uid: String::new(),
             mtu: 1450,
         };
         self.cluster.nodes[0].attach(interface, near.port);

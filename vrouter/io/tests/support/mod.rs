@@ -254,6 +254,7 @@ impl Node {
             mac,
             addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
             link_local: None,
+            uid: String::new(),
             mtu: TUNNEL_MTU,
         };
         let spec = TapSpec {

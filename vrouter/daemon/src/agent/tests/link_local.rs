@@ -66,7 +66,7 @@ fn a_pod_has_one_of_each_family_from_its_first_moment_on() {
     let mut session = node.agent.subscribe();
     let pod = attach(&node, "web", "c1");
     // Its id is 1000.
-    let own = ["169.254.67.232", "fd00:169:254::3e8"].map(ip);
+    let own = ["169.254.67.233", "fd00:169:254::3e9"].map(ip);
     assert_eq!(
         pod.link_local,
         Some(LinkLocal { vrf: VrfId::new(LINK_LOCAL).unwrap(), addresses: own.to_vec() })
@@ -78,7 +78,7 @@ fn a_pod_has_one_of_each_family_from_its_first_moment_on() {
 
     node.agent.detach(&interface("c1")).unwrap();
     assert_eq!(led(&node), []);
-    assert_eq!(attach(&node, "web", "c2").link_local_addresses().next(), Some(ip("169.254.67.233")));
+    assert_eq!(attach(&node, "web", "c2").link_local_addresses().next(), Some(ip("169.254.67.234")));
 }
 
 #[test]
@@ -88,13 +88,13 @@ fn they_follow_the_network_as_it_comes_and_changes_and_goes() {
     let mut session = node.agent.subscribe();
     let mut version = 1;
     for (number, prefixes, expected) in [
-        (LINK_LOCAL, &[V4][..], &["169.254.67.232"][..]),
-        (LINK_LOCAL, &[V4, V6], &["169.254.67.232", "fd00:169:254::3e8"]),
+        (LINK_LOCAL, &[V4][..], &["169.254.67.233"][..]),
+        (LINK_LOCAL, &[V4, V6], &["169.254.67.233", "fd00:169:254::3e9"]),
         // What still fits stays.
-        (LINK_LOCAL, &["169.254.64.0/19", V6], &["169.254.67.232", "fd00:169:254::3e8"]),
-        (LINK_LOCAL, &["169.254.128.0/18", V6], &["169.254.131.232", "fd00:169:254::3e8"]),
-        (7, &["169.254.128.0/18", V6], &["169.254.131.232", "fd00:169:254::3e8"]),
-        (7, &[V6], &["fd00:169:254::3e8"]),
+        (LINK_LOCAL, &["169.254.64.0/19", V6], &["169.254.67.233", "fd00:169:254::3e9"]),
+        (LINK_LOCAL, &["169.254.128.0/18", V6], &["169.254.131.233", "fd00:169:254::3e9"]),
+        (7, &["169.254.128.0/18", V6], &["169.254.131.233", "fd00:169:254::3e9"]),
+        (7, &[V6], &["fd00:169:254::3e9"]),
     ] {
         let before = node.agent.check(&interface("c1")).unwrap();
         version += 1;
@@ -122,7 +122,7 @@ fn they_are_kept_before_they_are_in_force() {
     assert!(!before.contains("169.254."), "{before}");
     node.plane.told.lock().unwrap().clear();
     node.apply(2, &objects([network(LINK_LOCAL, &[V4])])).unwrap();
-    assert!(std::fs::read_to_string(&file).unwrap().contains("169.254.67.232"));
+    assert!(std::fs::read_to_string(&file).unwrap().contains("169.254.67.233"));
     let publications = |node: &TestNode| {
         let told = node.plane.told.lock().unwrap();
         told.iter().filter(|told| **told == Told::Publish).count()
@@ -155,16 +155,16 @@ fn a_restarted_node_goes_on_with_those_that_fit() {
     assert_eq!(kept, [pod]);
     bare.apply(2, &objects([network(LINK_LOCAL, &[V4])])).unwrap();
     assert_eq!(bare.agent.state().attached().cloned().collect::<Vec<_>>(), kept);
-    assert_eq!(led(&bare), [(LINK_LOCAL, ip("169.254.67.233"))]);
+    assert_eq!(led(&bare), [(LINK_LOCAL, ip("169.254.67.234"))]);
 
     // What the file holds may be older than the tables.
     let file = before.path("state/attachments.json");
     let contents = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, contents.replace("169.254.67.233", "169.254.1.1")).unwrap();
+    std::fs::write(&file, contents.replace("169.254.67.234", "169.254.1.1")).unwrap();
     let again = bare.restarted();
-    assert_eq!(addresses(&again, "c1"), [ip("169.254.67.233")]);
+    assert_eq!(addresses(&again, "c1"), [ip("169.254.67.234")]);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), contents, "and the file follows");
-    assert_eq!(again.agent.subscribe().attachments[0].link_local, [ip("169.254.67.233").into()]);
+    assert_eq!(again.agent.subscribe().attachments[0].link_local, [ip("169.254.67.234").into()]);
 }
 
 #[test]
