@@ -10,7 +10,7 @@ use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
 use super::plan::{Plan, Refused, by_fabric, client, hop_to_member, is_admitted, is_own_member};
 use super::policy::{Asked, Connection, Exemption, Judgement, judge};
 use super::revalidate::living;
-use super::source::{AskedFor, check_tunnel_port, source};
+use super::source::{AskedFor, Passage, check_tunnel_port, source};
 use crate::address::Address;
 use crate::flow::{FlowKey, FlowRecord, Origin, PackedNextHop};
 use crate::rewrite::Endpoint;
@@ -205,13 +205,14 @@ fn lead(
         PackedNextHop::Tunnel(router) => Entrance::Tunnel(router),
         _ => Entrance::Host,
     };
-    let to = (egress_vrf, destination.address);
     let asked_for = if member.is_some() { AskedFor::Service } else { AskedFor::Address };
     let source = if is_own_member(key, egress_vrf, destination.address) {
         key.source
     } else {
-        let source = source(snapshot, entrance, key, to, way_there, asked_for)?;
-        check_tunnel_port(key.protocol, destination.port, &source)?;
+        let (Endpoint { address: destination, port }, next_hop) = (destination, way_there);
+        let passage = Passage { entrance, asked_for, egress_vrf, destination, next_hop };
+        let source = source(snapshot, key, passage)?;
+        check_tunnel_port(key.protocol, port, &source)?;
         source.address(key.source)
     };
     let connection = Connection { key: *key, source, destination, egress_vrf, way_there, way_back };

@@ -9,7 +9,7 @@ use super::established::tcp_flags;
 use super::link_local::{Reached, reach};
 use super::locate::{Located, choose_part, locate, packed_next_hop, route_to};
 use super::policy::{Connection, Pods};
-use super::source::{AskedFor, Source, check_tunnel_port, hairpin, source};
+use super::source::{AskedFor, Passage, Source, check_tunnel_port, hairpin, source};
 use super::way_back::way_back;
 use super::{Context, Worker};
 use crate::address::Address;
@@ -140,7 +140,14 @@ impl Worker {
         let hairpin = if is_own_member { hairpin(snapshot, vrf, key.source) } else { None };
         let source = match hairpin {
             Some(source) => source,
-            None => source(snapshot, arrival.entrance, key, (vrf, destination.address), next_hop, asked_for)?,
+            None => {
+                let (entrance, destination) = (arrival.entrance, destination.address);
+                source(
+                    snapshot,
+                    key,
+                    Passage { entrance, asked_for, egress_vrf: vrf, destination, next_hop },
+                )?
+            }
         };
         check_tunnel_port(key.protocol, destination.port, &source)?;
         Ok(Plan { source, target, egress_vrf: vrf, next_hop, way_back })

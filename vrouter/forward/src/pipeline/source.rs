@@ -35,6 +35,17 @@ pub(super) enum AskedFor {
     Address,
 }
 
+/// The way of a flow's packets, as far as it decides in whose name they go.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Passage {
+    pub(super) entrance: Entrance,
+    pub(super) asked_for: AskedFor,
+    pub(super) egress_vrf: VrfId,
+    /// Their destination as they leave.
+    pub(super) destination: Address,
+    pub(super) next_hop: PackedNextHop,
+}
+
 impl Source<'_> {
     /// The new source of a packet from this one; `None`: as it is.
     pub(super) fn first(&self, sender: Endpoint, random: u64) -> Option<Endpoint> {
@@ -82,33 +93,25 @@ pub(super) fn hairpin(snapshot: &Snapshot, vrf: VrfId, pod: Address) -> Option<S
     snapshot.vrf(vrf)?.gateway_for(pod).map(Source::Router)
 }
 
-/// In whose name a flow's packets go to this destination.
+/// In whose name a flow's packets pass.
 #[inline(always)]
 pub(super) fn source<'a>(
     snapshot: &'a Snapshot,
-    entrance: Entrance,
     key: &FlowKey,
-    (egress_vrf, destination): (VrfId, Address),
-    next_hop: PackedNextHop,
-    asked_for: AskedFor,
+    passage: Passage,
 ) -> Result<Source<'a>, Refused> {
+    let Passage { entrance, egress_vrf, next_hop, .. } = passage;
     // Within one network, everybody goes by their own name.
     if key.vrf == egress_vrf && entrance != Entrance::Host && next_hop != PackedNextHop::Receive {
         return Ok(Source::Sender);
     }
-    source_across(snapshot, entrance, key, (egress_vrf, destination), next_hop, asked_for)
+    source_across(snapshot, key, passage)
 }
 
 /// The same, from one network to another, or by the node.
 #[inline(never)]
-fn source_across<'a>(
-    snapshot: &'a Snapshot,
-    entrance: Entrance,
-    key: &FlowKey,
-    (egress_vrf, destination): (VrfId, Address),
-    next_hop: PackedNextHop,
-    asked_for: AskedFor,
-) -> Result<Source<'a>, Refused> {
+fn source_across<'a>(snapshot: &'a Snapshot, key: &FlowKey, passage: Passage) -> Result<Source<'a>, Refused> {
+    let Passage { entrance, egress_vrf, destination, next_hop, asked_for } = passage;
     match (next_hop, entrance) {
         (PackedNextHop::Receive, entrance) => to_host(snapshot, key.vrf, entrance, destination, asked_for),
         (_, Entrance::Pod(_)) if !snapshot.is_known_in(key.vrf, egress_vrf) => {
