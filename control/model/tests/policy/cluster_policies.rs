@@ -170,11 +170,8 @@ fn a_rule_that_cannot_be_read_never_lets_anything_pass() {
     let nobody = json!({ "namespaces": { "matchLabels": { "team": "nobody" } } });
     for (peer, field) in [
         // What a newer version of the API may have, and this one does not know.
-        (
-            json!({ "serviceAccounts": { "matchLabels": {} } }),
-            "from[1]: must say one of namespaces, pods, nodes, networks",
-        ),
-        (json!({}), "from[1]: must say one of"),
+        (json!({ "serviceAccounts": { "matchLabels": {} } }), "from[1].serviceAccounts: is unknown"),
+        (json!({}), "from[1]: must say one of namespaces, pods, nodes, networks"),
         (json!({ "namespaces": {}, "pods": { "podSelector": {} } }), "from[1]: must say one of"),
         (
             json!({ "networks": ["0.0.0.0/0"] }),
@@ -229,10 +226,43 @@ fn a_rule_of_which_a_field_is_unknown_never_lets_anything_pass() {
         let ports = json!([{ "portNumber": { "protocol": "TCP", "port": 9 } }]);
         let rule = json!({ "action": action, "from": [{ "namespaces": {} }], "ports": ports });
         world.apply(cluster_policy("p", admin(1, json!([rule]))));
-        let message = "spec.ingress[0].ports: is unknown, so the rule lets nothing pass";
+        let message = "spec.ingress[0].ports: is unknown";
         assert_eq!(world.cluster.problems(), [format!("p.yaml: ClusterNetworkPolicy p: {message}")]);
         assert!(!allowed(&world), "{action}");
     }
+}
+
+/// Without its misspelt field, a selector would mean more than it was to.
+#[test]
+fn a_selector_of_which_a_field_is_unknown_lets_nobody_in() {
+    let misspelt = json!({ "matchLabel": { "team": "nobody" } });
+    let pods = json!({ "namespaceSelector": {}, "podSelector": misspelt });
+    for (peer, field) in [
+        (json!({ "namespaces": misspelt }), "namespaces.matchLabel"),
+        (json!({ "pods": pods }), "pods.podSelector.matchLabel"),
+        (json!({ "namespaces": {}, "ports": [] }), "ports"),
+    ] {
+        for action in ["Accept", "Deny", "Pass"] {
+            let mut world = World::with_two_teams();
+            world.apply(policy("shop/deny", json!({})));
+            world.apply(cluster_policy("p", admin(1, json!([rule(action, peer.clone())]))));
+            let problem =
+                format!("p.yaml: ClusterNetworkPolicy p: spec.ingress[0].from[0].{field}: is unknown");
+            assert_eq!(world.cluster.problems(), [problem]);
+            assert!(!allowed(&world), "{action} {peer}");
+        }
+    }
+    let mut world = World::with_two_teams();
+    world.apply(policy("shop/deny", json!({})));
+    let mut spec = admin(1, json!([rule("Accept", json!({ "namespaces": {} }))]));
+    spec["subject"] = json!({ "namespaces": misspelt });
+    world.apply(cluster_policy("p", spec));
+    let problems = world.cluster.problems();
+    assert!(
+        problems.iter().any(|one| one.ends_with("spec.subject.namespaces.matchLabel: is unknown")),
+        "{problems:?}"
+    );
+    assert!(!allowed(&world));
 }
 
 #[test]

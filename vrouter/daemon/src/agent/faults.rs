@@ -37,7 +37,11 @@ impl State {
     fn fault_of(&self, attachment: &Attachment) -> Option<String> {
         let Attachment { pod, uid, vrf, vmi, .. } = attachment;
         if self.is_unbound(attachment) && !self.is_in_tables(*vmi) {
-            return Some(format!("pod {pod} is cut off until the controller says which policies govern it"));
+            let reason = match self.bindings.get(pod) {
+                Some(_) => "is cut off: another pod of its name is to be in its place",
+                None => "is cut off until the controller says which policies govern it",
+            };
+            return Some(format!("pod {pod} {reason}"));
         }
         let binding = self.binding(pod, uid)?;
         if let Some(reason) = &binding.refusal {

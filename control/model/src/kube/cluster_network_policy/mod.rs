@@ -9,7 +9,7 @@ mod read;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -32,19 +32,32 @@ pub struct ClusterNetworkPolicySpec {
     egress: Vec<RuleSpec>,
 }
 
+/// What an object says beside the fields that are understood here: it may be less than the rest does.
+type Unknown = BTreeMap<String, Value>;
+
+/// A label selector.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SelectorSpec {
+    match_labels: Option<BTreeMap<String, String>>,
+    match_expressions: Option<Vec<LabelSelectorRequirement>>,
+    #[serde(flatten)]
+    unknown: Unknown,
+}
+
 /// Exactly one of these is there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SubjectSpec {
-    namespaces: Option<LabelSelector>,
+    namespaces: Option<SelectorSpec>,
     pods: Option<NamespacedPods>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct NamespacedPods {
-    namespace_selector: Option<LabelSelector>,
-    pod_selector: Option<LabelSelector>,
+    namespace_selector: Option<SelectorSpec>,
+    pod_selector: Option<SelectorSpec>,
 }
 
 /// A rule of either direction: `from` is for ingress, `to` for egress.
@@ -61,20 +74,22 @@ struct RuleSpec {
     to: Vec<PeerSpec>,
     #[serde(deserialize_with = "or_default")]
     protocols: Vec<ProtocolSpec>,
-    /// What else it says, which nobody here understands, such as the `ports` of the API's first version.
+    /// Such as the `ports` of the API's first version.
     #[serde(flatten)]
-    unknown: BTreeMap<String, Value>,
+    unknown: Unknown,
 }
 
 /// Exactly one of these is there, and the last three are for egress.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PeerSpec {
-    namespaces: Option<LabelSelector>,
+    namespaces: Option<SelectorSpec>,
     pods: Option<NamespacedPods>,
-    nodes: Option<LabelSelector>,
+    nodes: Option<SelectorSpec>,
     networks: Option<Vec<String>>,
     domain_names: Option<Vec<String>>,
+    #[serde(flatten)]
+    unknown: Unknown,
 }
 
 /// Exactly one of these is there.
@@ -108,4 +123,12 @@ struct PortRangeSpec {
     start: i64,
     #[serde(deserialize_with = "or_default")]
     end: i64,
+}
+
+impl SelectorSpec {
+    /// What of it is understood.
+    fn known(&self) -> LabelSelector {
+        let Self { match_labels, match_expressions, .. } = self.clone();
+        LabelSelector { match_labels, match_expressions }
+    }
 }

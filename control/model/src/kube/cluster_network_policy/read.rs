@@ -1,11 +1,10 @@
 //! Reading a ClusterNetworkPolicy: what cannot be read or served lets nothing pass.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use vrouter_objects::{PolicyAction, PolicyDirection, Port, ServiceProtocol, Tier};
 
 use super::{
     ClusterNetworkPolicySpec, NamespacedPods, PeerSpec, PortSpec, PortsSpec, ProtocolSpec, RuleSpec,
-    SubjectSpec,
+    SelectorSpec, SubjectSpec, Unknown,
 };
 use crate::kube::field;
 use crate::kube::policy::{Block, PeerRecord, PolicyRecord, PortName, PortRecord, RuleRecord, Which};
@@ -84,7 +83,7 @@ impl Reader<'_> {
     /// The pods of whole namespaces, or some of them; or else all that may be meant, where not all of it can be read.
     fn selection(
         &mut self,
-        namespaces: Option<&LabelSelector>,
+        namespaces: Option<&SelectorSpec>,
         pods: Option<&NamespacedPods>,
         field: &str,
     ) -> Result<PodSelection, PodSelection> {
@@ -112,7 +111,7 @@ impl Reader<'_> {
     }
 
     /// A selector that must be there. It is not known whom the author of one that is not meant.
-    fn needed(&mut self, selector: Option<&LabelSelector>, field: &str) -> ReadSelector {
+    fn needed(&mut self, selector: Option<&SelectorSpec>, field: &str) -> ReadSelector {
         let Some(selector) = selector else {
             self.findings.add(field, "is missing");
             return Err(TooWide(Selector::default()));
@@ -120,8 +119,9 @@ impl Reader<'_> {
         self.selector(selector, field)
     }
 
-    fn selector(&mut self, selector: &LabelSelector, field: &str) -> ReadSelector {
-        Selector::read(selector, field, self.findings)
+    fn selector(&mut self, selector: &SelectorSpec, field: &str) -> ReadSelector {
+        let read = Selector::read(&selector.known(), field, self.findings);
+        if self.all_known(&selector.unknown, field) { read } else { read.and_then(|read| Err(TooWide(read))) }
     }
 
     fn rules(&mut self, rules: &[RuleSpec], direction: PolicyDirection) -> Vec<RuleRecord> {
@@ -138,7 +138,7 @@ impl Reader<'_> {
             PolicyDirection::Egress => self.peers(&rule.to, direction, &format!("{field}.to")),
         };
         let ports = self.ports(&rule.protocols, &format!("{field}.protocols"));
-        let is_known = self.all_known(rule, &field);
+        let is_known = self.all_known(&rule.unknown, &field);
         match (action, peers.zip(ports)) {
             (Some(action), Some((peers, ports))) if is_known && self.fit(&peers, &ports, &field) => {
                 RuleRecord { name, action, peers: Which::These(peers), ports }
@@ -151,12 +151,12 @@ impl Reader<'_> {
         }
     }
 
-    /// What is not understood may say less than the rest of the rule does.
-    fn all_known(&mut self, rule: &RuleSpec, field: &str) -> bool {
-        for unknown in rule.unknown.keys() {
-            self.findings.add(format!("{field}.{unknown}"), "is unknown, so the rule lets nothing pass");
+    /// Whether nothing was said that is not understood.
+    fn all_known(&mut self, unknown: &Unknown, field: &str) -> bool {
+        for unknown in unknown.keys() {
+            self.findings.add(format!("{field}.{unknown}"), "is unknown");
         }
-        rule.unknown.is_empty()
+        unknown.is_empty()
     }
 
     /// Only pods have named ports.
@@ -189,7 +189,10 @@ impl Reader<'_> {
     }
 
     fn peer(&mut self, peer: &PeerSpec, direction: PolicyDirection, field: &str) -> Option<Vec<PeerRecord>> {
-        let PeerSpec { namespaces, pods, nodes, networks, domain_names } = peer;
+        let PeerSpec { namespaces, pods, nodes, networks, domain_names, unknown } = peer;
+        if !self.all_known(unknown, field) {
+            return None;
+        }
         let for_egress = nodes.is_some() || networks.is_some() || domain_names.is_some();
         if for_egress && direction == PolicyDirection::Ingress {
             self.findings.add(field, "nodes, networks and domainNames are for egress alone");

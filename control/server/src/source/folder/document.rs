@@ -97,7 +97,8 @@ fn take(value: Value, place: &str, items: &mut Vec<Item>) {
         items.push(Item::Noted { name: name.clone(), note });
     }
     let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or(&api_version).to_owned();
-    items.push(match kinds::classify(kinds::group_of(&api_version), &kind) {
+    let group = kinds::group_of(&api_version);
+    items.push(match kinds::classify(group, &kind) {
         Class::Mirrored(kind) if api_version == kind.api_version() => mirrored(kind, name, object),
         Class::Mirrored(kind) => {
             let message = format!("{api_version} is unknown; {kind} is read in {}", kind.api_version());
@@ -110,7 +111,9 @@ fn take(value: Value, place: &str, items: &mut Vec<Item>) {
         Class::Quiet => Item::Ignored { name },
         Class::Unknown => {
             let message = format!("{kind} in {api_version} is unknown: nothing is done with it");
-            unusable(Identity::Foreign, name, "kind", message)
+            // Among kinds that are mirrored, it is one of them with a slip in its name.
+            let identity = if kinds::has_mirrored(group) { Identity::Hidden } else { Identity::Foreign };
+            unusable(identity, name, "kind", message)
         }
     });
 }
@@ -165,12 +168,19 @@ pub fn stand_in(reference: &ObjectRef) -> Option<KubeObject> {
 /// Reads a NetworkPolicy, and takes a field that there is not for a slip, as `kubectl` does: without its misspelt `from`, a
 /// rule would let everybody in.
 fn network_policy(value: Value) -> Result<NetworkPolicy, Fault> {
-    let written = value.get("spec").cloned().unwrap_or_default();
+    let mut written = value.clone();
+    if let Value::Mapping(written) = &mut written {
+        // What these say opens nothing, and they have had other fields in other versions.
+        for field in ["metadata", "status"] {
+            written.remove(field);
+        }
+    }
     let policy: NetworkPolicy = typed(value)?;
-    let read =
-        serde_yaml_ng::to_value(&policy.spec).map_err(|error| ("spec".to_owned(), error.to_string()))?;
+    let read = serde_yaml_ng::to_value(&policy).map_err(|error| (String::new(), error.to_string()))?;
     match unknown_field(&written, &read) {
-        Some(field) => Err((format!("spec{field}"), "is no field of a NetworkPolicy".to_owned())),
+        Some(field) => {
+            Err((field.trim_start_matches('.').to_owned(), "is no field of a NetworkPolicy".to_owned()))
+        }
         None => Ok(policy),
     }
 }

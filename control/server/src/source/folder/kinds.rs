@@ -25,6 +25,11 @@ pub fn mirrored(name: &str) -> Option<Kind> {
     Kind::ALL.into_iter().find(|known| known.to_string() == name)
 }
 
+/// Whether kinds of this API group are mirrored.
+pub fn has_mirrored(group: &str) -> bool {
+    Kind::ALL.into_iter().any(|kind| group_of(kind.api_version()) == group)
+}
+
 /// What a kind of an API group is.
 pub fn classify(group: &str, kind: &str) -> Class {
     // Where the group is left out, that is a slip: the core has no kinds of the names of others.

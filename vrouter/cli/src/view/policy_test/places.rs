@@ -127,18 +127,14 @@ impl Places {
         }
     }
 
-    /// Whoever has an address: a pod here, be it that only this node reaches it by that; or whoever has it in the network that it is to; or in the one whose own address
-    /// it is; or else somebody beyond the nodes.
+    /// Whoever has an address: a pod here; or whoever has it in the network that it is to; or a pod that only this node reaches
+    /// by it; or whoever has it in the network whose own address it is; or else somebody beyond the nodes.
     pub(super) fn whose(&self, address: IpAddr, peer: Option<VrfId>) -> Result<End, CliError> {
         let here: Vec<_> =
             self.interfaces.iter().filter(|interface| interface.addresses.contains(&address)).collect();
         match here.as_slice() {
             [interface] => return Ok(End { addresses: vec![address], ..self.end(interface) }),
-            [] => {
-                if let Some(end) = self.by_link_local(address) {
-                    return Ok(end);
-                }
-            }
+            [] => {}
             several => {
                 let owners = several.iter().map(|interface| format!("pod {}", interface.name)).collect();
                 return Err(CliError::Ambiguous { address, owners });
@@ -149,6 +145,9 @@ impl Places {
         };
         if let Some(vrf) = peer.filter(|vrf| self.held(*vrf).is_some_and(|network| is_in(&network))) {
             return Ok(self.in_network(address, vrf));
+        }
+        if let Some(end) = self.by_link_local(address) {
+            return Ok(end);
         }
         let own = |network: &&RoutingInstance| network.id == network.address_space && is_in(network);
         let owners: Vec<_> = self.networks.iter().filter(own).collect();

@@ -38,6 +38,7 @@ fn places() -> Places {
         isolated,
         network(6, "blue/net", "192.168.0.0/24"),
         network(8, "red/net", "192.168.0.0/24"),
+        network(10, "green/net", "169.254.64.0/24"),
         RoutingInstance {
             kind: NetworkKind::LinkLocal,
             ..network(9, "default/link-local", "169.254.64.0/18")
@@ -288,6 +289,8 @@ fn an_address_is_of_whoever_has_it_here_or_of_its_network() {
         ("red/web", vec![ip("192.168.0.5")]),
         "as itself it bears this"
     );
+    let peer = "169.254.64.7".to_owned();
+    assert_eq!(whose(&peer, Some(10)), (peer.clone(), 10), "of whom it speaks to");
 
     let error = |address: &str| places.whose(ip(address), None).unwrap_err().to_string();
     let hint = "say by its name who is meant, or by --vrf";

@@ -131,6 +131,32 @@ fn a_pod_whose_binding_is_not_held_any_more_comes_back_when_the_controller_has_s
     assert_eq!(after.agent.check(&interface("c1")).unwrap(), bound);
 }
 
+/// No word of the controller's will ever bring it back.
+#[test]
+fn a_pod_whose_name_another_has_by_now_does_not_wait_for_the_controller() {
+    let node = TestNode::new();
+    let objects = |uid| {
+        let bound = Object::PodBinding(PodBinding::new(request("web", "c1").pod, uid, vrf()));
+        [basics(), vec![lease(1, SMALL), bound]].concat()
+    };
+    node.apply(1, &objects("web")).unwrap();
+    let assignment = Assignment { by: AssignedBy::Controller, ..anywhere() };
+    let old = node.attach(request("web", "c1"), &assignment).unwrap();
+    node.apply(2, &objects("the next one")).unwrap();
+    assert!(node.agent.state().is_in_tables(old.vmi) && node.agent.state().problems().is_empty());
+
+    let after = node.restarted();
+    assert!(!after.agent.state().is_in_tables(old.vmi));
+    let problem = "pod default/web is cut off: another pod of its name is to be in its place";
+    assert_eq!(after.agent.state().problems(), [problem]);
+    let mut next = request("web", "c2");
+    next.uid = "the next one".to_owned();
+    let new = after.attach(next, &assignment).unwrap();
+    after.agent.detach(&interface("c1")).unwrap();
+    assert_eq!(after.agent.check(&interface("c2")).unwrap(), new);
+    assert!(after.agent.state().problems().is_empty());
+}
+
 #[test]
 fn a_pod_that_the_node_attached_by_itself_is_the_controllers_once_it_has_spoken() {
     let node = TestNode::new();

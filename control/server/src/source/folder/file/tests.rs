@@ -136,6 +136,10 @@ fn a_field_that_there_is_not_is_a_slip_which_opens_nothing() {
         assert_eq!(contents.problems[0].field, field);
         assert!(contents.problems[0].message.starts_with("is no field of a NetworkPolicy"));
     }
+    let misspelt = policy("{podSelector: {}, policyTypes: [Egress]}").replace("spec:", "sepc:");
+    let contents = Contents::read("f", &misspelt, None);
+    assert_eq!(contents.problems.len(), 1, "it would leave egress open");
+    assert_eq!(contents.problems[0].field, "sepc");
     let fine = "{podSelector: {matchLabels: {}}, ingress: [{from: [], ports: [{port: http}, {port: 80, endPort: 90}]}, {}], egress: null}";
     let exported = format!("{}status: {{}}\n", policy(fine));
     let contents = Contents::read("f", &exported, None);
@@ -148,6 +152,7 @@ fn what_was_good_stays_where_nobody_can_tell_what_it_is_now() {
     let whole = policy("{podSelector: {}}");
     for text in [
         whole.replace("kind: ", "knd: "),
+        whole.replace("NetworkPolicy", "NetworkPolcy"),
         whole.replace("{name: p, namespace: shop}", "{namespace: shop}"),
         whole.replace("{name: p, namespace: shop}", "p"),
         "apiVersion: v1\nkind: List\nitems: {}\n".to_owned(),
