@@ -29,8 +29,8 @@ pub(super) fn reach<'a>(snapshot: &'a Snapshot, key: &FlowKey, vmi: VmiId) -> Re
     let pod = snapshot.port_of(vmi).ok_or(Refused::NoRoute)?;
     let family = key.destination.family();
     let address = pod.addresses.iter().find(|address| address.family() == family).ok_or(Refused::NoRoute)?;
-    let gateway = snapshot.vrf(pod.vrf).and_then(|vrf| vrf.gateway_for(*address));
-    Ok(Reached { vrf: pod.vrf, address, gateway: gateway.ok_or(Refused::NoRoute)? })
+    let gateway = snapshot.gateway_for(pod.vrf, *address).ok_or(Refused::NoRoute)?;
+    Ok(Reached { vrf: pod.vrf, address, gateway })
 }
 
 /// Whether a flow to this interface's link-local address still leads to what that means.

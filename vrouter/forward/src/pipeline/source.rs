@@ -90,7 +90,7 @@ pub(super) fn check_tunnel_port(protocol: IpProtocol, port: u16, source: &Source
 /// back through the router: its gateway's. `None`: the nodes' network has none.
 #[cold]
 pub(super) fn hairpin(snapshot: &Snapshot, vrf: VrfId, pod: Address) -> Option<Source<'_>> {
-    snapshot.vrf(vrf)?.gateway_for(pod).map(Source::Router)
+    snapshot.gateway_for(vrf, pod).map(Source::Router)
 }
 
 /// In whose name a flow's packets pass.

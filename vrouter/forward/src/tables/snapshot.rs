@@ -354,6 +354,11 @@ impl Snapshot {
         self.host = Some(Arc::new(HostEntry::new(host)));
     }
 
+    /// The gateway that an interface with this address has in a network.
+    pub(crate) fn gateway_for(&self, vrf: VrfId, address: Address) -> Option<&Address> {
+        self.vrf(vrf)?.gateway_for(address)
+    }
+
     /// Whether this node's own addresses have changed since an epoch.
     pub(crate) fn have_own_addresses_changed(&self, since: Epoch) -> bool {
         self.own_addresses_generation > since
